@@ -1,0 +1,53 @@
+"""Imitation learning from a few demonstrations, without rewards, by off-policy distribution matching."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from valuedice.algorithms import ValueDICE
+    from valuedice.collect import collect_demos
+    from valuedice.demos import Demos, Episode, load_demos
+    from valuedice.evaluate import evaluate
+    from valuedice.policy import Policy, load_policy
+    from valuedice.train import Run, train
+    from valuedice.types import InputError
+
+__version__ = version("valuedice")
+
+# Attributes are imported when they are first used: a policy must load and run without JAX.
+_HOMES = {
+    "Demos": "demos",
+    "Episode": "demos",
+    "InputError": "types",
+    "Policy": "policy",
+    "Run": "train",
+    "ValueDICE": "algorithms",
+    "collect_demos": "collect",
+    "evaluate": "evaluate",
+    "load_demos": "demos",
+    "load_policy": "policy",
+    "train": "train",
+}
+
+__all__ = [  # noqa: RUF022
+    "ValueDICE", "train", "Run",
+    "load_demos", "collect_demos", "Demos", "Episode",
+    "evaluate", "load_policy", "Policy",
+    "InputError", "__version__",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'valuedice' has no attribute {name!r}")
+    value = getattr(import_module(f"valuedice.{_HOMES[name]}"), name)
+    # `train` and `evaluate` are also names of modules, which importing them binds here: the function wins.
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,152 @@
+"""Demonstrations in memory: episodes of an expert, with rewards where they were recorded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from valuedice.demos.arrays import as_actions, as_matrix, as_vector, check_rows, describe, first_nonfinite
+from valuedice.types import InputError, Normalizer
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """Consecutive steps (s, a, s′) of one episode."""
+
+    observations: np.ndarray
+    """(steps, features), float32."""
+    actions: np.ndarray
+    """(steps, dimensions), float32; or (steps,), int64, where actions are discrete."""
+    next_observations: np.ndarray
+    rewards: np.ndarray | None = None
+    """(steps,), float32; None where they were not recorded."""
+    terminated: bool = False
+    """Whether the task ended; False where a time limit or the end of the recording cut the episode."""
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    @property
+    def total_reward(self) -> float | None:
+        """The return, undiscounted."""
+        if self.rewards is None:
+            return None
+        with np.errstate(invalid="ignore"):  # infinities of both signs, where they were let pass
+            return float(self.rewards.sum(dtype=np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Demos:
+    """Episodes of one expert on one task. Build it with `load_demos` or `from_episodes`, which check it."""
+
+    episodes: tuple[Episode, ...]
+    source: str
+    """Where they came from, for messages."""
+    expert_return: float | None = None
+    """Mean return of all the episodes that were loaded, whichever were selected since."""
+    action_count: int = 0
+    """Discrete actions in all the episodes that were loaded: a selection may lack some of them."""
+
+    @classmethod
+    def from_episodes(cls, episodes: Iterable[Episode], source: str, check: bool = True) -> Demos:
+        """Checked and cast episodes. `check=False` lets NaN and infinity pass, for `inspect` to report."""
+        clean = tuple(_clean(episode, f"{source}: episode {i}", check) for i, episode in enumerate(episodes))
+        if not clean:
+            raise InputError(f"{source}: holds no episodes; record at least one")
+        for i, episode in enumerate(clean):
+            _check_alike(clean[0], episode, f"{source}: episode {i}")
+        returns = [total for episode in clean if (total := episode.total_reward) is not None]
+        with np.errstate(invalid="ignore"):  # infinities pass with check=False
+            expert_return = float(np.mean(returns)) if returns else None
+        demos = cls(clean, source, expert_return)
+        return replace(demos, action_count=demos.action_size) if demos.discrete else demos
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    @property
+    def rows(self) -> int:
+        """Steps of all episodes together."""
+        return sum(map(len, self.episodes))
+
+    @property
+    def discrete(self) -> bool:
+        """Whether an action is one of a few, rather than a vector."""
+        return self.episodes[0].actions.ndim == 1
+
+    @property
+    def obs_size(self) -> int:
+        """Features of an observation."""
+        return self.episodes[0].observations.shape[1]
+
+    @property
+    def action_size(self) -> int:
+        """Dimensions of an action; the largest action + 1 where they are discrete."""
+        if not self.discrete:
+            return self.episodes[0].actions.shape[1]
+        return max(self.action_count, *(int(episode.actions.max()) + 1 for episode in self.episodes))
+
+    def select(self, count: int, seed: int) -> Demos:
+        """`count` episodes drawn without replacement, in the order of the file."""
+        if count < 1:
+            raise InputError(f"{count} episodes asked of {self.source}, which holds {len(self)}; ask at least 1")
+        if count > len(self):
+            raise InputError(f"{count} episodes asked, but {self.source} holds {len(self)}; ask for at most that")
+        if seed < 0:
+            raise InputError(f"the seed {seed} is negative; give 0 or more")
+        chosen = np.random.default_rng(seed).choice(len(self), size=count, replace=False)
+        return replace(self, episodes=tuple(self.episodes[i] for i in np.sort(chosen)))
+
+    def normalizer(self) -> Normalizer:
+        """The normaliser of the observations that these episodes hold."""
+        return Normalizer.fit(np.concatenate([episode.observations for episode in self.episodes]))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an .npz of Gymnasium's dialect, whole or not at all."""
+        from valuedice.demos import npz  # which itself builds Demos
+
+        npz.write(path, self)
+
+
+def _clean(episode: Episode, where: str, check: bool) -> Episode:
+    """The episode in the types it promises, or an error that says what is wrong in it."""
+    raw = {
+        "observations": np.asarray(episode.observations),
+        "actions": np.asarray(episode.actions),
+        "next_observations": np.asarray(episode.next_observations),
+    }
+    if episode.rewards is not None:
+        raw["rewards"] = np.asarray(episode.rewards)
+    check_rows(where, raw)
+    cast = {"actions": as_actions, "rewards": as_vector}
+    arrays = {name: cast.get(name, as_matrix)(f"{where}: {name}", array) for name, array in raw.items()}
+    for name, array in arrays.items():
+        if check and (bad := first_nonfinite(array)) is not None:
+            raise InputError(f"{where}: {name} holds {describe(array, bad)}; repair or drop that step")
+    return Episode(**arrays, terminated=bool(episode.terminated))
+
+
+def _check_alike(first: Episode, episode: Episode, where: str) -> None:
+    """Refuse an episode of another task than the first one's."""
+    width = first.observations.shape[1]
+    for name, array in (
+        ("observations", episode.observations),
+        ("next_observations", episode.next_observations),
+    ):
+        if array.shape[1] != width:
+            raise InputError(
+                f"{where}: {name} has {array.shape[1]} columns, but the observations have {width} "
+                "at the start; keep one task a file"
+            )
+    if episode.actions.shape[1:] != first.actions.shape[1:]:
+        kinds = [
+            "discrete" if a.ndim == 1 else f"of {a.shape[1]} dimensions" for a in (episode.actions, first.actions)
+        ]
+        raise InputError(
+            f"{where}: actions are {kinds[0]}, those of episode 0 are {kinds[1]}; keep one task a file"
+        )
+    if (episode.rewards is None) != (first.rewards is None):
+        raise InputError(f"{where}: only some episodes have rewards; give them for all episodes or for none")

@@ -1,0 +1,238 @@
+"""What demonstrations hold, and what is suspicious in them, for `valuedice demos inspect`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from valuedice.demos.arrays import describe, first_nonfinite, gaps
+from valuedice.demos.episodes import Demos
+from valuedice.types import InputError
+
+AT_BOUND = 1e-6
+"""How near to a bound an action counts as on it."""
+LINES = 30
+"""Dimensions that get a line each; the rest are summed up in one."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Summary of the finite entries of some numbers; NaN where there are none."""
+
+    min: float
+    mean: float
+    max: float
+    std: float
+
+    @classmethod
+    def of(cls, values: Any) -> Stats:
+        """From one dimension of numbers."""
+        array = np.asarray(values, np.float64)
+        array = array[np.isfinite(array)]
+        if not array.size:
+            return cls(np.nan, np.nan, np.nan, np.nan)
+        return cls(*(float(f(array)) for f in (np.min, np.mean, np.max, np.std)))
+
+    @property
+    def constant(self) -> bool:
+        """Whether the normaliser treats it as constant too."""
+        return bool(self.std <= 1e-6 * (1 + abs(self.mean)))
+
+
+@dataclass(frozen=True)
+class Report:
+    """Statistics of demonstrations, and findings: what should not be there."""
+
+    source: str
+    episodes: int
+    rows: int
+    lengths: Stats
+    returns: Stats | None
+    """None where rewards were not recorded."""
+    terminated: int
+    """Episodes that ended in the task."""
+    time_limit: int
+    """Episodes that a time limit or the end of the recording cut."""
+    observations: tuple[Stats, ...]
+    """One for each feature."""
+    constant: tuple[int, ...]
+    """Features that never move."""
+    actions: tuple[Stats, ...]
+    """One for each dimension; empty where actions are discrete."""
+    action_counts: tuple[int, ...]
+    """How often each discrete action was taken; empty where actions are continuous."""
+    at_bound: float | None
+    """Share of action entries on a bound; None where actions are discrete."""
+    bounds: str
+    """Which bounds those are."""
+    findings: list[str]
+    """One line each."""
+
+
+def inspect(demos: Demos, low: Any = None, high: Any = None) -> Report:
+    """Look through demonstrations (loaded with `check=False` if NaN is to be reported rather than refused).
+
+    `low` and `high` are the bounds of the environment's actions, a number or one for each dimension; actions
+    outside are a finding only where they are given. Without them the share at the bound assumes [-1, 1], or
+    the data's own range where it is wider.
+    """
+    for bound in (low, high):
+        if np.ndim(bound) and np.shape(bound) != (demos.action_size,):
+            raise InputError(
+                f"{demos.source}: actions have {demos.action_size} dimensions, the bounds {np.size(bound)}; "
+                "give the bounds of the same task"
+            )
+    lengths = [len(episode) for episode in demos.episodes]
+    totals = [total for episode in demos.episodes if (total := episode.total_reward) is not None]
+    observations = np.concatenate([episode.observations for episode in demos.episodes])
+    actions = np.concatenate([episode.actions for episode in demos.episodes])
+    observation_stats = tuple(Stats.of(column) for column in observations.T)
+    action_stats = () if demos.discrete else tuple(Stats.of(column) for column in actions.T)
+    share, bounds = (None, "") if demos.discrete else _at_bound(actions, action_stats, low, high)
+    terminated = sum(episode.terminated for episode in demos.episodes)
+    return Report(
+        source=demos.source,
+        episodes=len(demos),
+        rows=demos.rows,
+        lengths=Stats.of(lengths),
+        returns=Stats.of(totals) if totals else None,
+        terminated=terminated,
+        time_limit=len(demos) - terminated,
+        observations=observation_stats,
+        constant=tuple(i for i, stats in enumerate(observation_stats) if stats.constant),
+        actions=action_stats,
+        action_counts=tuple(np.bincount(actions).tolist()) if demos.discrete else (),
+        at_bound=share,
+        bounds=bounds,
+        findings=[*_nonfinite(demos), *_gaps(demos), *_out_of_bounds(demos, low, high)],
+    )
+
+
+def _at_bound(actions: np.ndarray, stats: tuple[Stats, ...], low: Any, high: Any) -> tuple[float, str]:
+    """The share of entries on a bound, and which bounds were meant."""
+    if low is not None or high is not None:
+        low, high, name = _bound(low, -np.inf), _bound(high, np.inf), "the environment's"
+    elif all(s.min >= -1 and s.max <= 1 for s in stats):
+        low, high, name = -1.0, 1.0, "[-1, 1]"
+    else:
+        low, high, name = [s.min for s in stats], [s.max for s in stats], "the data's own range"
+    on_bound = (np.abs(actions - np.asarray(low)) <= AT_BOUND) | (np.abs(actions - np.asarray(high)) <= AT_BOUND)
+    return float(on_bound.mean()), name
+
+
+def _bound(bound: Any, default: float) -> np.ndarray:
+    """A bound rounded as the actions are: 0.4 in float32 is above 0.4 in float64."""
+    return np.asarray(default if bound is None else bound, np.float32).astype(np.float64)
+
+
+def _nonfinite(demos: Demos) -> Iterator[str]:
+    for name in ("observations", "actions", "next_observations", "rewards"):
+        arrays = [getattr(episode, name) for episode in demos.episodes]
+        bad = [None if array is None else first_nonfinite(array) for array in arrays]
+        first = next((i for i, index in enumerate(bad) if index is not None), None)
+        if first is not None and (index := bad[first]) is not None:
+            count = sum(int((~np.isfinite(array)).sum()) for array in arrays if array is not None)
+            entries = "entry that is" if count == 1 else "entries that are"
+            yield (
+                f"{name}: {count} {entries} no finite number, first {describe(arrays[first], index)} "
+                f"of episode {first}"
+            )
+
+
+def _gaps(demos: Demos) -> Iterator[str]:
+    broken = [gaps(episode.observations, episode.next_observations) for episode in demos.episodes]
+    count = sum(int(rows.sum()) for rows in broken)
+    if count:
+        first = next(i for i, rows in enumerate(broken) if rows.any())
+        with np.errstate(invalid="ignore"):  # infinity minus infinity
+            sizes = [
+                np.abs(episode.next_observations[:-1][rows] - episode.observations[1:][rows]).ravel()
+                for episode, rows in zip(demos.episodes, broken, strict=True)
+            ]
+        largest = Stats.of(np.concatenate(sizes)).max
+        yield (
+            f"gaps: s′ differs from the next s after {count} row{'s' * (count > 1)} inside episodes, first "
+            f"row {int(np.argmax(broken[first]))} of episode {first}; the largest difference is {largest:.3g}"
+        )
+
+
+def _out_of_bounds(demos: Demos, low: Any, high: Any) -> Iterator[str]:
+    if low is None and high is None:
+        return
+    low, high = _bound(low, -np.inf), _bound(high, np.inf)
+    columns = [episode.actions.reshape(len(episode), -1) for episode in demos.episodes]
+    outside = [(actions < low - AT_BOUND) | (actions > high + AT_BOUND) for actions in columns]
+    count = sum(int(entries.sum()) for entries in outside)
+    if count:
+        first = next(i for i, entries in enumerate(outside) if entries.any())
+        row, column = np.argwhere(outside[first])[0]
+        yield (
+            f"actions out of bounds: {count} {'entry' if count == 1 else 'entries'}, first "
+            f"{describe(columns[first], (row, column))} of episode {first}"
+        )
+
+
+def format_report(report: Report) -> str:
+    """The report as plain text, at most 100 columns wide but for the name of the file."""
+    lengths, returns = report.lengths, report.returns
+    lines = [
+        report.source,
+        f"episodes      {report.episodes} ({report.terminated} terminated, "
+        f"{report.time_limit} cut by a time limit or the end of the recording)",
+        f"rows          {report.rows}",
+        f"lengths       min {lengths.min:g}, mean {lengths.mean:g}, max {lengths.max:g}",
+        "returns       not recorded"
+        if returns is None
+        else f"returns       mean {returns.mean:.6g}, std {returns.std:.4g}, "
+        f"min {returns.min:.6g}, max {returns.max:.6g}",
+        _wrap(
+            f"constant      {len(report.constant)} of {len(report.observations)} features"
+            + (f": {_ranges(report.constant)}" if report.constant else "")
+        ),
+    ]
+    if report.at_bound is not None:
+        lines.append(f"at the bound  {report.at_bound:.1%} of action entries (bounds: {report.bounds})")
+    lines += ["", *_table("observations", report.observations)]
+    if report.actions:
+        lines += ["", *_table("actions", report.actions)]
+    else:
+        lines += ["", "actions (discrete): times taken"]
+        lines += [f"{i:>12}  {count}" for i, count in enumerate(report.action_counts[:LINES])]
+        if rest := report.action_counts[LINES:]:
+            lines.append(f"  {LINES} to {LINES + len(rest) - 1} together: {sum(rest)}")
+    lines += ["", "findings" if report.findings else "findings: none"]
+    lines += [_wrap(f"  - {finding}", indent=4) for finding in report.findings]
+    return "\n".join(lines)
+
+
+def _table(title: str, stats: tuple[Stats, ...]) -> Iterator[str]:
+    yield f"{title:<14}{'min':>12}{'mean':>12}{'max':>12}{'std':>12}"
+    for i, s in enumerate(stats[:LINES]):
+        note = "  constant" if s.constant else ""
+        yield f"{i:>12}  {s.min:>12.4g}{s.mean:>12.4g}{s.max:>12.4g}{s.std:>12.4g}{note}"
+    if rest := stats[LINES:]:
+        lowest, highest = Stats.of([s.min for s in rest]).min, Stats.of([s.max for s in rest]).max
+        means, stds = Stats.of([s.mean for s in rest]), Stats.of([s.std for s in rest])
+        yield (
+            f"  {LINES} to {LINES + len(rest) - 1} together: values {lowest:.4g} to {highest:.4g}, "
+            f"means {means.min:.4g} to {means.max:.4g}, std {stds.min:.4g} to {stds.max:.4g}"
+        )
+
+
+def _wrap(line: str, indent: int = 14) -> str:
+    return textwrap.fill(line, 100, subsequent_indent=" " * indent)
+
+
+def _ranges(indices: tuple[int, ...]) -> str:
+    """Sorted indices with runs shortened: 1, 3-5, 9."""
+    runs: list[list[int]] = []
+    for i in indices:
+        if runs and runs[-1][1] == i - 1:
+            runs[-1][1] = i
+        else:
+            runs.append([i, i])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

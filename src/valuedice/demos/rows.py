@@ -1,0 +1,143 @@
+"""Demonstrations as weighted rows for training: normalised, encoded, with absorbing states."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from valuedice.demos.episodes import Demos
+from valuedice.replay import Replay
+from valuedice.types import InputError, Normalizer, Sampling, Spec, Transition
+
+
+def fill_replay(replay: Replay, demos: Demos, spec: Spec, normalizer: Normalizer) -> None:
+    """Adds every episode."""
+    for episode in demos.episodes:
+        obs, next_obs = normalizer(episode.observations), normalizer(episode.next_observations)
+        action = spec.encode(episode.actions)
+        for row in range(len(episode)):
+            end = row == len(episode) - 1
+            terminated = end and episode.terminated
+            replay.add(obs[row], action[row], next_obs[row], terminated=terminated, truncated=end)
+
+
+def flow_weights(initial: np.ndarray, discount: float, *, terminated: bool) -> np.ndarray:
+    """Discounted occupancy of an episode's rows when its virtual trajectories begin with weights `initial`.
+
+    d_t = (1-γ) p_t + γ d_{t-1}, in one more row at the end the absorbing state's share of a terminated episode,
+    γ d_T / (1-γ). A truncated one ends in nothing: each virtual trajectory is renormalised to what was recorded.
+    """
+    remaining = np.arange(len(initial), 0, -1)
+    begin = initial if terminated else initial / (1 - discount**remaining)
+    weights = np.empty(len(initial))
+    flow = 0.0
+    for row, weight in enumerate(begin):
+        flow = weights[row] = (1 - discount) * weight + discount * flow
+    return np.append(weights, discount * flow / (1 - discount)) if terminated else weights
+
+
+def episode_weights(length: int, terminated: bool, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of an episode's rows as transitions and as initial states; the self-loop of a terminated one is last.
+
+    Uniform over rows, the flow equation d = (1-γ) p0 + γ Pᵀd holds with weight 1 for ordinary rows if the
+    self-loop has γ/(1-γ) and the start, into which nothing flows, 1/(1-γ) as an initial state. A truncated
+    episode has no exact weights, since what follows its end is unknown: all its rows weigh the same.
+    """
+    gamma = sampling.discount
+    starts = np.zeros(length)
+    starts[0] = 1
+    everywhere = np.ones(length)
+    initial = starts if sampling.initial_states == "starts" else everywhere
+    if sampling.scheme == "geometric":
+        rows = flow_weights(initial, gamma, terminated=terminated)
+    elif not terminated:
+        rows = everywhere
+    elif sampling.absorbing == "single":
+        rows = np.append(everywhere, 1.0)
+    else:
+        rows = np.append(everywhere, gamma / (1 - gamma))
+        if sampling.initial_states == "all":
+            initial = everywhere + starts * gamma / (1 - gamma)
+    return rows, np.append(initial, 0.0) if terminated else initial
+
+
+class ExpertRows:
+    """All rows of the demonstrations and the probabilities with which an algorithm wants them."""
+
+    def __init__(self, demos: Demos, spec: Spec, normalizer: Normalizer, sampling: Sampling) -> None:
+        self.sampling = sampling
+        self.store = Replay(spec, sum(len(episode) + episode.terminated for episode in demos.episodes))
+        fill_replay(self.store, demos, spec, normalizer)
+        weights = [episode_weights(len(e), e.terminated, sampling) for e in demos.episodes]
+        rows, initial = (np.concatenate(parts) for parts in zip(*weights, strict=True))
+        self.weight, self.initial_weight = rows / rows.sum(), initial / initial.sum()
+        self._cumulative = _cumulative(rows)
+        self._initial_cumulative = _cumulative(initial)
+
+    def all(self) -> Transition:
+        """Every row once; `weight` and `initial_weight` belong to them."""
+        return self.store.rows(np.arange(len(self.store)))
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Transition, np.ndarray]:
+        """Transitions and initial observations; geometric sampling takes both from one (virtual) trajectory."""
+        start = _pick(rng, self._initial_cumulative, shape)
+        if self.sampling.scheme == "geometric":
+            row = self.store.ahead(rng, start, self.sampling.discount)
+        else:
+            row = _pick(rng, self._cumulative, shape)
+        return self.store.rows(row), self.store.obs[start]
+
+
+def _pick(rng: np.random.Generator, cumulative: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Row numbers in proportion to their weights."""
+    return np.searchsorted(cumulative, rng.random(shape), side="right")
+
+
+def _cumulative(weights: np.ndarray) -> np.ndarray:
+    """Ends in exactly 1, so that a number below 1 always finds a row of positive weight."""
+    sums = np.cumsum(weights)
+    return sums / sums[-1]
+
+
+def demos_spec(demos: Demos) -> Spec:
+    """The shape of a task of which only demonstrations are known: actions in [-1, 1] if they fit, else in the
+    range that was seen."""
+    if demos.discrete:
+        return Spec(demos.obs_size, demos.action_size, discrete=True)
+    actions = np.concatenate([episode.actions for episode in demos.episodes])
+    low, high = actions.min(0), actions.max(0)
+    low, high = np.where((low < -1) | (high > 1), low, -1.0), np.where((low < -1) | (high > 1), high, 1.0)
+    high = np.where(high > low, high, low + 1.0)
+    return Spec(demos.obs_size, demos.action_size, low=tuple(low.tolist()), high=tuple(high.tolist()))
+
+
+def check_fit(demos: Demos, spec: Spec, name: str) -> None:
+    """Demonstrations fit a task when observations, kind and size of actions, and bounds agree."""
+    if demos.obs_size != spec.obs_size:
+        raise InputError(
+            f"{demos.source} has observations of {demos.obs_size} features, {name} of {spec.obs_size}; "
+            "use demonstrations of the same task and version"
+        )
+    kinds = {True: "discrete", False: "continuous"}
+    if demos.discrete != spec.discrete:
+        raise InputError(
+            f"{demos.source} has {kinds[demos.discrete]} actions, {name} takes {kinds[spec.discrete]} ones; "
+            "use demonstrations of the same task"
+        )
+    if not spec.discrete and demos.action_size != spec.action_size:
+        raise InputError(
+            f"{demos.source} has actions of {demos.action_size} dimensions, {name} of {spec.action_size}; "
+            "use demonstrations of the same task and version"
+        )
+    low, high = np.asarray(spec.low), np.asarray(spec.high)
+    if spec.discrete:
+        low, high = np.asarray(spec.first_action), np.asarray(spec.first_action + spec.action_size - 1)
+    slack = 1e-5 * (high - low) if not spec.discrete else 0
+    for number, episode in enumerate(demos.episodes):
+        outside = np.argwhere((episode.actions < low - slack) | (episode.actions > high + slack))
+        if len(outside):
+            place = tuple(outside[0])
+            raise InputError(
+                f"{demos.source} has an action outside the bounds of {name}: {episode.actions[place]:g} in episode "
+                f"{number}, row {place[0]}{f', dimension {place[1]}' if len(place) > 1 else ''}; "
+                f"allowed is {low[place[1:]]:g} to {high[place[1:]]:g}: clip or rescale the actions"
+            )

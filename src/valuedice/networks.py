@@ -1,0 +1,163 @@
+"""Multilayer perceptrons as plain pytrees, and the two kinds of policy on top of them.
+
+Every function here is about *one* row; callers `vmap`, so that rows cannot mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from valuedice.types import Spec
+
+LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
+# Expert actions of exactly ±1 are common and atanh(1) is infinite: a likelihood is taken this far inside.
+ACTION_EPS = 1e-6
+
+
+class Dense(NamedTuple):
+    """One layer; `bias` is None where an offset cannot matter."""
+
+    kernel: Array
+    bias: Array | None
+
+
+Params = list[Dense]
+
+
+def mlp_init(key: Array, sizes: Sequence[int], *, output_bias: bool = True) -> Params:
+    """Orthogonal kernels, zero biases."""
+    keys = jax.random.split(key, len(sizes) - 1)
+    orthogonal = jax.nn.initializers.orthogonal()
+    params = []
+    for index, (key_layer, fan_in, fan_out) in enumerate(zip(keys, sizes[:-1], sizes[1:], strict=True)):
+        last = index == len(sizes) - 2
+        bias = jnp.zeros(fan_out) if output_bias or not last else None
+        params.append(Dense(orthogonal(key_layer, (fan_in, fan_out)), bias))
+    return params
+
+
+def mlp(params: Params, x: Array) -> Array:
+    """Dense layers with ReLU between them."""
+    for index, layer in enumerate(params):
+        x = x @ layer.kernel
+        if layer.bias is not None:
+            x = x + layer.bias
+        if index < len(params) - 1:
+            x = jax.nn.relu(x)
+    return x
+
+
+def critic_init(key: Array, obs_size: int, action_size: int, hidden: Sequence[int]) -> Params:
+    """A scalar function of [s, a], where s carries the absorbing mark.
+
+    Without an output bias: ValueDICE's objective does not change when a constant is added to ν.
+    """
+    return mlp_init(key, (obs_size + 1 + action_size, *hidden, 1), output_bias=False)
+
+
+def critic(params: Params, row: Array) -> Array:
+    """ν([s, a]) of one row."""
+    return mlp(params, row)[0]
+
+
+class TanhGaussian(NamedTuple):
+    """a = tanh(u), u ~ N(location, e^log_std)."""
+
+    location: Array
+    log_std: Array
+
+    def mode(self) -> Array:
+        """The action of the mean, which evaluation takes."""
+        return jnp.tanh(self.location)
+
+    def sample(self, noise: Array) -> Array:
+        """Reparameterised: a differentiable function of standard normal `noise`."""
+        return jnp.tanh(self.location + jnp.exp(self.log_std) * noise)
+
+    def log_prob(self, action: Array) -> Array:
+        """Finite at ±1, see `ACTION_EPS`."""
+        u = jnp.arctanh(jnp.clip(action, -1 + ACTION_EPS, 1 - ACTION_EPS))
+        gaussian = jax.scipy.stats.norm.logpdf(u, self.location, jnp.exp(self.log_std))
+        return jnp.sum(gaussian - log_tanh_slope(u))
+
+    def entropy(self, noise: Array) -> Array:
+        """Of the tanh-Gaussian, by the one sample that `noise` gives: there is no closed form."""
+        u = self.location + jnp.exp(self.log_std) * noise
+        gaussian = 0.5 * jnp.log(2 * jnp.pi * jnp.e) + self.log_std
+        return jnp.sum(gaussian + log_tanh_slope(u))
+
+
+def log_tanh_slope(u: Array) -> Array:
+    """log(1 - tanh²u), without the cancellation."""
+    return 2 * (jnp.log(2.0) - u - jax.nn.softplus(-2 * u))
+
+
+class Categorical(NamedTuple):
+    """A distribution over one-hot actions."""
+
+    logits: Array
+
+    def probs(self) -> Array:
+        """π(·|s)."""
+        return jax.nn.softmax(self.logits)
+
+    def log_prob(self, action: Array) -> Array:
+        """Of a one-hot action."""
+        return jnp.sum(action * jax.nn.log_softmax(self.logits))
+
+    def entropy(self) -> Array:
+        """Exact."""
+        return -jnp.sum(self.probs() * jax.nn.log_softmax(self.logits))
+
+
+def actor_init(key: Array, obs_size: int, action_size: int, hidden: Sequence[int], discrete: bool) -> Params:
+    """The policy never acts in the absorbing state, so it does not see its mark."""
+    return mlp_init(key, (obs_size, *hidden, action_size if discrete else 2 * action_size))
+
+
+def gaussian_policy(params: Params, obs: Array) -> TanhGaussian:
+    """π(·|s) for actions in (-1, 1); log-std bounded by a tanh."""
+    location, raw = jnp.split(mlp(params, obs[:-1]), 2)
+    log_std = LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (jnp.tanh(raw) + 1)
+    return TanhGaussian(location, log_std)
+
+
+def categorical_policy(params: Params, obs: Array) -> Categorical:
+    """π(·|s) for discrete actions."""
+    return Categorical(mlp(params, obs[:-1]))
+
+
+def expected_value(
+    value: Callable[[Array], Array], actor: Params, obs: Array, noise: Array | None
+) -> tuple[Array, Array]:
+    """E_{a~π(·|s)} value([s, a]) of one row, and the action part at which a penalty should look.
+
+    With `noise`, by one reparameterised sample of a Gaussian policy, and that action; without, exactly over
+    all discrete actions, and π(·|s). In the absorbing state the action is fixed: no gradient reaches π.
+    """
+    absorbing = obs[-1] > 0.5
+    if noise is not None:
+        action = gaussian_policy(actor, obs).sample(noise)
+        action = jnp.where(absorbing, 0.0, action)
+        return value(jnp.concatenate([obs, action])), action
+    probs = jnp.where(absorbing, 0.0, categorical_policy(actor, obs).probs())
+    one_hot = jnp.eye(probs.size)
+    values = jax.vmap(lambda action: value(jnp.concatenate([obs, action])))(one_hot)
+    fixed = value(jnp.concatenate([obs, jnp.zeros_like(probs)]))
+    return jnp.where(absorbing, fixed, probs @ values), probs
+
+
+def policy_entropy(params: Params, spec: Spec, obs: Array, key: Array) -> Array:
+    """Mean entropy of π(·|s) over rows of observations, the absorbing state left out."""
+    if spec.discrete:
+        entropy = jax.vmap(lambda row: categorical_policy(params, row).entropy())(obs)
+    else:
+        noise = jax.random.normal(key, (len(obs), spec.action_size))
+        entropy = jax.vmap(lambda row, eps: gaussian_policy(params, row).entropy(eps))(obs, noise)
+    alive = obs[:, -1] < 0.5
+    return jnp.sum(jnp.where(alive, entropy, 0.0)) / jnp.sum(alive)

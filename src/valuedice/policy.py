@@ -1,0 +1,137 @@
+"""The artefact: a policy in plain numpy, saved as one safetensors file that holds all it needs.
+
+The file holds `layer{i}.kernel`, `layer{i}.bias`, `obs_mean`, `obs_std` and, for continuous actions, `action_low`
+and `action_high`; its metadata the format's version, the kind of policy and the clip of normalised observations.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from valuedice.types import InputError, Normalizer, Spec
+
+FORMAT = 1
+LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Observations in, actions out, both in the units of the environment."""
+
+    layers: tuple[tuple[np.ndarray, np.ndarray], ...]
+    """Kernel and bias of each layer."""
+    normalizer: Normalizer
+    spec: Spec
+
+    def __call__(
+        self,
+        obs: np.ndarray,
+        deterministic: bool = True,
+        rng: np.random.Generator | None = None,
+    ) -> np.ndarray:
+        """The mean (or most likely) action for one observation or a batch; a sampled one if not deterministic."""
+        obs = np.asarray(obs)
+        if obs.shape[-1:] != (self.spec.obs_size,) or obs.ndim > 2:
+            raise InputError(
+                f"the policy takes observations of {self.spec.obs_size} features, one or a batch; got {obs.shape}"
+            )
+        output = self.forward(obs)
+        if deterministic:
+            return self.spec.decode(output.argmax(-1) if self.spec.discrete else self.mean(output))
+        rng = rng or np.random.default_rng()
+        if self.spec.discrete:
+            # The largest of logits plus Gumbel noise is a sample of the softmax.
+            return self.spec.decode((output + rng.gumbel(size=output.shape)).argmax(-1))
+        location, raw = np.split(output, 2, axis=-1)
+        log_std = LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (np.tanh(raw) + 1)
+        return self.spec.decode(np.tanh(location + np.exp(log_std) * rng.standard_normal(location.shape)))
+
+    def forward(self, obs: np.ndarray) -> np.ndarray:
+        """The network's output: logits, or location and raw log-std side by side."""
+        x = self.normalizer(obs)
+        for kernel, bias in self.layers[:-1]:
+            x = np.maximum(x @ kernel + bias, 0)
+        kernel, bias = self.layers[-1]
+        return x @ kernel + bias
+
+    def mean(self, output: np.ndarray) -> np.ndarray:
+        """The mean action in [-1, 1]."""
+        return np.tanh(output[..., : self.spec.action_size])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the file whole or not at all."""
+        tensors = {"obs_mean": self.normalizer.mean, "obs_std": self.normalizer.std}
+        for index, (kernel, bias) in enumerate(self.layers):
+            tensors |= {f"layer{index}.kernel": kernel, f"layer{index}.bias": bias}
+        if not self.spec.discrete:
+            tensors |= {
+                "action_low": np.asarray(self.spec.low, np.float32),
+                "action_high": np.asarray(self.spec.high, np.float32),
+            }
+        about = {
+            "kind": "categorical" if self.spec.discrete else "tanh-gaussian",
+            "layers": len(self.layers),
+            "obs_clip": self.normalizer.clip,
+            "first_action": self.spec.first_action,
+        }
+        metadata = {"format": f"valuedice-policy-{FORMAT}", "policy": json.dumps(about)}
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        save_file({name: np.ascontiguousarray(t) for name, t in tensors.items()}, partial, metadata)
+        os.replace(partial, path)
+
+
+def load_policy(path: str | os.PathLike[str]) -> Policy:
+    """A policy file, or the policy of a run folder."""
+    path = Path(path)
+    if path.is_dir():
+        path = path / "policy.safetensors"
+    if not path.is_file():
+        raise InputError(f"no policy at {path}; give a policy.safetensors file or a run folder that holds one")
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path} is no readable safetensors file ({error}); save the policy again") from None
+    form = metadata.get("format", "")
+    if form != f"valuedice-policy-{FORMAT}":
+        raise InputError(
+            f"{path} is of format {form or 'unknown'!r}; this version reads 'valuedice-policy-{FORMAT}': "
+            "use the version of valuedice that wrote it, or save the policy again"
+        )
+    try:
+        return _from_tensors(tensors, json.loads(metadata["policy"]))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise InputError(f"{path} is damaged ({error}); save the policy again") from None
+
+
+def _from_tensors(tensors: dict[str, np.ndarray], about: dict) -> Policy:
+    layers = tuple(
+        (tensors[f"layer{index}.kernel"], tensors[f"layer{index}.bias"]) for index in range(about["layers"])
+    )
+    discrete = about["kind"] == "categorical"
+    outputs = layers[-1][1].size
+    spec = Spec(
+        obs_size=tensors["obs_mean"].size,
+        action_size=outputs if discrete else outputs // 2,
+        discrete=discrete,
+        low=() if discrete else tuple(tensors["action_low"].tolist()),
+        high=() if discrete else tuple(tensors["action_high"].tolist()),
+        first_action=about["first_action"],
+    )
+    sizes = [spec.obs_size, *[bias.size for _, bias in layers]]
+    shapes = list(pairwise(sizes))
+    if [kernel.shape for kernel, _ in layers] != shapes or len(spec.low) != (0 if discrete else spec.action_size):
+        raise ValueError("its shapes do not fit together")
+    normalizer = Normalizer(tensors["obs_mean"], tensors["obs_std"], float(about["obs_clip"]))
+    return Policy(layers, normalizer, spec)

@@ -1,0 +1,86 @@
+"""What a person watches: a live bar in a terminal, a line for each evaluation elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from valuedice.types import Metrics
+
+Show = Literal["auto", "none"]
+
+
+class RateColumn(ProgressColumn):
+    """Steps and updates a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed or 0.0
+        unit = task.fields["unit"]
+        per_step = task.fields["updates_per_step"]
+        updates = "" if unit == "updates" else f", {speed * per_step:.0f} updates/s"
+        return Text(f"{speed:.0f} {unit}/s{updates}", style="cyan")
+
+
+class Watch:
+    """Shows how far a run is. `unit` is what `total` counts."""
+
+    def __init__(self, show: Show, name: str, total: int, unit: str, expert_return: float | None) -> None:
+        self.show, self.name, self.total, self.unit = show, name, total, unit
+        self.expert = "" if expert_return is None else f" (expert {expert_return:.0f})"
+        self.console = Console(file=sys.stderr)
+        self.live = show == "auto" and self.console.is_terminal
+        self.begin = time.monotonic()
+        self.done = 0
+        self.updates = 0
+        self._last = (self.begin, 0)
+        if self.live:
+            self.progress = Progress(
+                TextColumn("[bold]{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+                RateColumn(),
+                TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+                TextColumn("{task.fields[result]}"),
+                console=self.console,
+            )
+            self.task = self.progress.add_task(name, total=total, unit=unit, updates_per_step=0, result="")
+            self.progress.start()
+
+    def advance(self, done: int, updates: int, updates_per_step: int) -> None:
+        """Called after every step or compiled call."""
+        self.done, self.updates = done, updates
+        if self.live:
+            self.progress.update(self.task, completed=done, updates_per_step=updates_per_step)
+
+    def evaluated(self, row: Metrics) -> None:
+        """Called after every evaluation."""
+        parts = []
+        if row["return_mean"] is not None:
+            parts.append(f"return {row['return_mean']:.0f} ± {row['return_std']:.0f}{self.expert}")
+        if row["kl_estimate"] is not None:
+            parts.append(f"KL {row['kl_estimate']:.3g}")
+        result = ", ".join(parts)
+        if self.live:
+            self.progress.update(self.task, result=result)
+        elif self.show == "auto":
+            now, (then, before) = time.monotonic(), self._last
+            rate = (self.updates - before) / max(now - then, 1e-9)
+            self._last = (now, self.updates)
+            remaining = (now - self.begin) / max(self.done, 1) * (self.total - self.done)
+            clock = f"{rate:.0f} updates/s, {remaining / 60:.1f} min left"
+            self.say(f"{self.name}: {self.done:,}/{self.total:,} {self.unit}, {result or 'no evaluation'}, {clock}")
+
+    def say(self, line: str) -> None:
+        """One line beside the bar."""
+        if self.show == "auto":
+            self.console.print(line, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Leaves the terminal as it was."""
+        if self.live:
+            self.progress.stop()

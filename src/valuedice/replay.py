@@ -1,0 +1,90 @@
+"""The ring buffer: transitions in the order they came, with the boundaries of their episodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from valuedice.types import Sampling, Spec, Transition
+
+
+class Replay:
+    """The newest `capacity` rows. A terminating s′ becomes the absorbing state, which is followed by its self-loop.
+
+    A row's number counts all rows ever added; its slot is that number modulo the capacity.
+    """
+
+    def __init__(self, spec: Spec, capacity: int) -> None:
+        # A terminated episode writes two rows at once.
+        self.capacity = max(capacity, 2)
+        # Pages of untouched memory cost nothing, so a large capacity is free until it is used.
+        self.obs = np.zeros((self.capacity, spec.obs_size + 1), np.float32)
+        self.action = np.zeros((self.capacity, spec.action_size), np.float32)
+        self.next_obs = np.zeros((self.capacity, spec.obs_size + 1), np.float32)
+        self.first = np.zeros(self.capacity, np.int64)
+        """Number of the first row of the row's episode."""
+        self.last = np.zeros(self.capacity, np.int64)
+        """Number of the last one, or -1 while the episode is open."""
+        self.looped = np.zeros(self.capacity, bool)
+        """Whether that last row is the absorbing state's self-loop."""
+        self.count = 0
+        self.episode_start = 0
+
+    def __len__(self) -> int:
+        return min(self.count, self.capacity)
+
+    def add(
+        self, obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray, *, terminated: bool, truncated: bool
+    ) -> None:
+        """One normalised observation, one encoded action. `truncated` closes an episode that the task did not."""
+        slot = self._append()
+        self.obs[slot, :-1], self.obs[slot, -1] = obs, 0
+        self.action[slot] = action
+        self.next_obs[slot, :-1], self.next_obs[slot, -1] = (0, 1) if terminated else (next_obs, 0)
+        if terminated:
+            loop = self._append()
+            self.obs[loop], self.action[loop] = self.next_obs[slot], 0
+            self.next_obs[loop] = self.next_obs[slot]
+        if terminated or truncated:
+            self._close(terminated)
+
+    def _append(self) -> int:
+        slot = self.count % self.capacity
+        self.first[slot], self.last[slot], self.looped[slot] = self.episode_start, -1, False
+        self.count += 1
+        return slot
+
+    def _close(self, terminated: bool) -> None:
+        live = np.arange(max(self.episode_start, self.oldest), self.count) % self.capacity
+        self.last[live], self.looped[live] = self.count - 1, terminated
+        self.episode_start = self.count
+
+    @property
+    def oldest(self) -> int:
+        """Number of the oldest row that is still here."""
+        return max(0, self.count - self.capacity)
+
+    def rows(self, numbers: np.ndarray) -> Transition:
+        """The transitions of these numbers."""
+        slots = numbers % self.capacity
+        return Transition(self.obs[slots], self.action[slots], self.next_obs[slots])
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sampling: Sampling) -> Transition:
+        """Random rows. Both terms of the objective see the same ones, so their weights need not be exact: a
+        start is drawn by drawing a row, and taking it or the start of its episode."""
+        numbers = rng.integers(self.oldest, self.count, shape)
+        if sampling.scheme == "geometric":
+            if sampling.initial_states == "starts":
+                numbers = np.maximum(self.first[numbers % self.capacity], self.oldest)
+            numbers = self.ahead(rng, numbers, sampling.discount)
+        return self.rows(numbers)
+
+    def ahead(self, rng: np.random.Generator, numbers: np.ndarray, discount: float) -> np.ndarray:
+        """k rows further in the same episode, k = 0, 1, … ~ Geometric(1-γ).
+
+        Beyond the end: the absorbing state where the task ended, renormalised where the recording did.
+        """
+        slots = numbers % self.capacity
+        last = np.where(self.last[slots] < 0, self.count - 1, self.last[slots])
+        mass = np.where(self.looped[slots], 1.0, 1 - discount ** (last - numbers + 1))
+        offset = np.log1p(-rng.random(numbers.shape) * mass) / np.log(discount)
+        return numbers + np.minimum(offset.astype(np.int64), last - numbers)

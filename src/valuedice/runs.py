@@ -1,0 +1,104 @@
+"""A run folder: `config.json`, `metrics.csv`, TensorBoard events, `policy.safetensors`, `summary.json`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from valuedice.policy import Policy
+from valuedice.types import InputError, Metrics
+
+FORMAT = 1
+
+
+class RunFolder:
+    """What a run leaves behind. Created only after everything the user gave has been checked."""
+
+    def __init__(self, path: Path, config: dict[str, Any]) -> None:
+        self.path = path
+        refuse_other_run(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            write_json(path / "config.json", {"format": FORMAT, **config})
+        except OSError as error:
+            raise InputError(f"cannot write to {path} ({error.strerror}); choose another --out") from None
+        # Imported here: it takes a second that `valuedice --help` should not.
+        from tensorboardX import SummaryWriter
+
+        self._events = SummaryWriter(str(path), write_to_disk=True)
+        self._columns: list[str] | None = None
+
+    def log(self, row: Metrics) -> None:
+        """One evaluation, to `metrics.csv` and TensorBoard; None becomes an empty cell."""
+        with (self.path / "metrics.csv").open("a", newline="") as file:
+            if self._columns is None:
+                self._columns = list(row)
+                csv.writer(file).writerow(self._columns)
+            csv.writer(file).writerow(
+                ["" if row[name] is None else format_cell(row[name]) for name in self._columns]
+            )
+        clock = row["step"] or row["updates"]
+        for name, value in row.items():
+            if value is not None and name not in ("step", "updates"):
+                self._events.add_scalar(name, value, clock)
+
+    def save_policy(self, policy: Policy) -> None:
+        """The policy of the latest evaluation, never the best of several."""
+        policy.save(self.path / "policy.safetensors")
+
+    def finish(self, rows: list[Metrics]) -> None:
+        """`summary.json`: the last row, the best row, versions, hardware."""
+        scored = [row for row in rows if row["return_mean"] is not None]
+        best = max(scored, key=lambda row: row["return_mean"]) if scored else None
+        write_json(
+            self.path / "summary.json",
+            {"last": rows[-1], "best": best, "versions": versions(), "hardware": hardware()},
+        )
+        self._events.close()
+
+
+def refuse_other_run(path: Path) -> None:
+    """Another run's results are never overwritten."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file; give --out a folder")
+    if (path / "config.json").exists() or (path / "metrics.csv").exists():
+        raise InputError(f"{path} already holds a run; choose another --out, or remove that folder first")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Of a run folder."""
+    return json.loads((path / "config.json").read_text())
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(content, indent=2) + "\n")
+    os.replace(partial, path)
+
+
+def format_cell(value: Any) -> str:
+    """Integers as they are, other numbers with the digits that float32 has."""
+    return str(value) if isinstance(value, int | str) else f"{float(value):.7g}"
+
+
+def versions() -> dict[str, str]:
+    """Of what decides the numbers."""
+    names = ("valuedice", "jax", "jaxlib", "optax", "numpy", "gymnasium", "mujoco")
+    return {"python": platform.python_version()} | {name: version(name) for name in names}
+
+
+def hardware() -> dict[str, Any]:
+    """Of this machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    model = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].partition(":")[2].strip() if names else model
+    return {"machine": platform.machine(), "processor": model, "cores": cores, "system": platform.platform()}

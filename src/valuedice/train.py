@@ -1,0 +1,305 @@
+"""The one loop: environment steps → replay → K updates in one compiled call → evaluation → run folder.
+
+Offline is the same loop without an environment: there, time is counted in updates instead of steps.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from valuedice.algorithms import ALGORITHMS, Algorithm
+from valuedice.demos import Demos
+from valuedice.demos.rows import ExpertRows, check_fit, demos_spec, fill_replay
+from valuedice.envs import EnvRef, env_name, make_env, task_spec
+from valuedice.evaluate import Evaluator
+from valuedice.policy import Policy
+from valuedice.progress import Watch
+from valuedice.replay import Replay
+from valuedice.runs import RunFolder, refuse_other_run
+from valuedice.types import Batch, InputError, Metrics, Normalizer, Spec, Transition
+
+DEFAULT_STEPS = 10_000
+DEFAULT_UPDATES = 40_000
+# Replay rows in the estimate of the divergence: one shape whatever the buffer holds, so it compiles once.
+DIAGNOSED_ROWS = 4_096
+
+
+@dataclass(frozen=True)
+class Run:
+    """What training gives back. The policy is that of the last step."""
+
+    policy: Policy
+    metrics: list[Metrics]
+    """A row for each evaluation, as in `metrics.csv`."""
+    algorithm: Algorithm
+    state: Any
+    out: Path | None
+
+    def transitions(self, demos: Demos) -> Transition:
+        """Raw episodes as the networks see them, for example for `algorithm.log_ratio(state, …)`."""
+        return ExpertRows(demos, self.policy.spec, self.policy.normalizer, self.algorithm.rows).all()
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1)
+def run_updates(algorithm: Algorithm, state: Any, batches: Batch) -> tuple[Any, Metrics]:
+    """As many updates as there are stacked batches; metrics are their means."""
+    state, metrics = jax.lax.scan(algorithm.update, state, batches)
+    return state, jax.tree.map(jnp.mean, metrics)
+
+
+@partial(jax.jit, static_argnums=0)
+def run_diagnosis(algorithm: Algorithm, state: Any, batch: Batch) -> Metrics:
+    """The algorithm's own measures of convergence."""
+    return algorithm.diagnose(state, batch)
+
+
+class Learner:
+    """An algorithm with its state and its data."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        expert: ExpertRows,
+        replay: Replay | None,
+        normalizer: Normalizer,
+        spec: Spec,
+        seed: int,
+    ) -> None:
+        self.algorithm, self.expert, self.replay = algorithm, expert, replay
+        self.normalizer, self.spec = normalizer, spec
+        self.state = algorithm.init(jax.random.key(seed), spec)
+        self.rng = np.random.default_rng([seed, 1])
+        self.updates = 0
+        self._sums: dict[str, float] = {}
+        self._summed = 0
+        self._policy: Policy | None = None
+
+    def learn(self, updates: int) -> None:
+        """K batches, drawn at once, and K updates on them."""
+        shape = (updates, self.algorithm.batch_size)
+        expert, initial = self.expert.draw(self.rng, shape)
+        replay = self.replay.draw(self.rng, shape, self.algorithm.rows) if self.replay else None
+        self.state, metrics = run_updates(self.algorithm, self.state, Batch(expert, initial, replay))
+        for name, value in metrics.items():
+            self._sums[name] = self._sums.get(name, 0.0) + updates * float(value)
+        self._summed += updates
+        self.updates += updates
+        self._policy = None
+
+    @property
+    def policy(self) -> Policy:
+        """The current policy in numpy; a copy, since the next update reuses the memory."""
+        if self._policy is None:
+            layers = tuple((np.array(layer.kernel), np.array(layer.bias)) for layer in self.state.actor)
+            self._policy = Policy(layers, self.normalizer, self.spec)
+        return self._policy
+
+    def measure(self) -> Metrics:
+        """Means over the updates since the last call, and the divergence on all expert rows."""
+        means = {name: total / max(self._summed, 1) for name, total in self._sums.items()}
+        self._sums, self._summed = {}, 0
+        rows = self.expert.all()
+        # A generator of its own: measuring must not change what is learned.
+        rng = np.random.default_rng([self.updates, 2])
+        replay = self.replay.draw(rng, (DIAGNOSED_ROWS,), self.algorithm.rows) if self.replay else None
+        batch = Batch(rows, rows.obs, replay, self.expert.weight, self.expert.initial_weight)
+        diagnosis = run_diagnosis(self.algorithm, self.state, batch)
+        return {name: float(value) for name, value in diagnosis.items()} | means
+
+
+def collect(learner: Learner, replay: Replay, env: Any, steps: int, seed: int) -> Iterator[int]:
+    """Environment steps with exploration, each added to the replay buffer; yields how many there have been."""
+    algorithm, spec, normalizer = learner.algorithm, learner.spec, learner.normalizer
+    rng = np.random.default_rng([seed, 3])
+    obs, _ = env.reset(seed=seed)
+    for step in range(1, steps + 1):
+        if step <= algorithm.random_steps:
+            action = explore_uniformly(spec, rng)
+        else:
+            action = explore(learner.policy, obs, algorithm.exploration_noise, rng)
+        next_obs, _, terminated, truncated, _ = env.step(action)
+        # A time limit ends the recording, not the task: only `terminated` leads to the absorbing state.
+        ends = {"terminated": bool(terminated), "truncated": bool(truncated)}
+        replay.add(normalizer(obs), spec.encode(action), normalizer(next_obs), **ends)
+        obs = env.reset()[0] if terminated or truncated else next_obs
+        yield step
+
+
+def explore_uniformly(spec: Spec, rng: np.random.Generator) -> np.ndarray:
+    """A uniformly random action."""
+    if spec.discrete:
+        return spec.decode(rng.integers(spec.action_size))
+    return spec.decode(rng.uniform(-1, 1, spec.action_size))
+
+
+def explore(policy: Policy, obs: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
+    """The mean action and Gaussian noise; a discrete policy explores by sampling."""
+    if policy.spec.discrete:
+        return policy(obs, deterministic=False, rng=rng)
+    mean = policy.mean(policy.forward(obs))
+    return policy.spec.decode(np.clip(mean + noise * rng.standard_normal(mean.shape), -1, 1))
+
+
+def train(
+    algorithm: Algorithm,
+    demos: Demos,
+    env: EnvRef | None = None,
+    *,
+    steps: int | None = None,
+    updates: int | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    eval_env: EnvRef | None = None,
+    eval_every: int = 1_000,
+    eval_episodes: int = 10,
+    replay_data: Demos | None = None,
+    replay_capacity: int = 1_000_000,
+    quiet: bool = False,
+) -> Run:
+    """Imitates `demos`: online for `steps` in `env`, or offline (`env=None`) for `updates`.
+
+    Evaluation, in `eval_env` or else in `env`, comes every `eval_every` steps (offline: updates) and never touches
+    the environment that training uses. `replay_data` is other, non-expert data in the replay buffer.
+    """
+    begin = time.monotonic()
+    total = check_budget(env, steps, updates, eval_every, seed, replay_capacity)
+    out = None if out is None else Path(out)
+    if out is not None:
+        refuse_other_run(out)
+    training_env = None if env is None else make_env(env)
+    eval_env = eval_env if eval_env is not None else env
+    evaluator = None if eval_env is None else Evaluator(eval_env, eval_episodes)
+    if training_env is not None and env is not None:
+        spec, name = task_spec(training_env, env_name(env)), env_name(env)
+    elif evaluator is not None:
+        spec, name = evaluator.spec, evaluator.name
+    else:
+        spec, name = demos_spec(demos), demos.source
+    check_fit(demos, spec, name)
+
+    normalizer = demos.normalizer()
+    replay = Replay(spec, replay_capacity) if env is not None else None
+    if replay_data is not None:
+        check_fit(replay_data, spec, name)
+        if replay is None:
+            replay = Replay(spec, replay_data.rows + len(replay_data))
+        fill_replay(replay, replay_data, spec, normalizer)
+    expert = ExpertRows(demos, spec, normalizer, algorithm.rows)
+    learner = Learner(algorithm, expert, replay, normalizer, spec, seed)
+
+    folder = None
+    if out is not None:
+        config = {
+            "algorithm": algorithm_name(algorithm),
+            **asdict(algorithm),
+            "env": None if env is None else env_name(env),
+            "eval_env": None if eval_env is None else env_name(eval_env),
+            "demos": demos.source,
+            "episodes": len(demos),
+            "replay_data": None if replay_data is None else replay_data.source,
+            "steps": total if env is not None else 0,
+            "updates": None if env is not None else total,
+            "seed": seed,
+            "eval_every": eval_every,
+            "eval_episodes": eval_episodes,
+            "replay_capacity": replay_capacity,
+        }
+        folder = RunFolder(out, config)
+
+    unit = "updates" if env is None else "steps"
+    watch = Watch("none" if quiet else "auto", name, total, unit, demos.expert_return)
+    scale = None
+    if evaluator is not None and demos.expert_return is not None:
+        scale = (evaluator.random().mean, demos.expert_return)
+    metrics: list[Metrics] = []
+    try:
+        for done in progress_of(learner, training_env, replay, total, eval_every, seed):
+            watch.advance(done, learner.updates, algorithm.updates_per_step)
+            if done % eval_every and done < total:
+                continue
+            row: Metrics = {"step": 0 if env is None else done, "updates": learner.updates}
+            row["wall_seconds"] = 0.0
+            row |= returns_row(evaluator, learner.policy, [seed, done], scale, demos.expert_return)
+            row |= learner.measure()
+            row["wall_seconds"] = time.monotonic() - begin
+            metrics.append(row)
+            if folder is not None:
+                folder.log(row)
+                folder.save_policy(learner.policy)
+            watch.evaluated(row)
+    finally:
+        watch.close()
+        if evaluator is not None:
+            evaluator.close()
+        if training_env is not None:
+            training_env.close()
+    if folder is not None:
+        folder.finish(metrics)
+    return Run(learner.policy, metrics, algorithm, learner.state, out)
+
+
+def progress_of(
+    learner: Learner, env: Any, replay: Replay | None, total: int, eval_every: int, seed: int
+) -> Iterator[int]:
+    """Trains, and yields after each environment step, or offline after each compiled call."""
+    if env is None or replay is None:
+        chunk = math.gcd(total, eval_every, 200)
+        for done in range(chunk, total + 1, chunk):
+            learner.learn(chunk)
+            yield done
+        return
+    for step in collect(learner, replay, env, total, seed):
+        if step >= learner.algorithm.training_starts:
+            learner.learn(learner.algorithm.updates_per_step)
+        yield step
+
+
+def returns_row(
+    evaluator: Evaluator | None,
+    policy: Policy,
+    seed: list[int],
+    scale: tuple[float, float] | None,
+    expert_return: float | None,
+) -> Metrics:
+    """The columns about returns; empty without an environment, the normalised one also without rewards."""
+    row: Metrics = {"return_mean": None, "return_std": None}
+    row |= {"expert_return": expert_return, "normalized_return": None}
+    if evaluator is not None:
+        result = evaluator.policy(policy, seed)
+        row |= {"return_mean": result.mean, "return_std": result.std}
+        if scale is not None:
+            random, expert = scale
+            row["normalized_return"] = (result.mean - random) / (expert - random)
+    return row
+
+
+def check_budget(
+    env: EnvRef | None, steps: int | None, updates: int | None, eval_every: int, seed: int, capacity: int
+) -> int:
+    """How many steps (or offline: updates) to make."""
+    if env is not None and updates is not None:
+        raise InputError("updates are counted offline only; give steps, or leave the environment out (--offline)")
+    if env is None and steps is not None:
+        raise InputError("steps need an environment; give updates for offline training")
+    total = (DEFAULT_STEPS if steps is None else steps) if env is not None else updates
+    total = DEFAULT_UPDATES if total is None else total
+    limits = {"steps" if env is not None else "updates": (total, 1), "eval_every": (eval_every, 1)}
+    for name, (value, least) in (limits | {"seed": (seed, 0), "replay_capacity": (capacity, 1)}).items():
+        if value < least:
+            raise InputError(f"{name} is {value}; it must be at least {least}")
+    return total
+
+
+def algorithm_name(algorithm: Algorithm) -> str:
+    """As on the command line."""
+    return next(name for name, kind in ALGORITHMS.items() if isinstance(algorithm, kind))

@@ -1,0 +1,107 @@
+"""What the layers pass to each other: rows, batches, the shape of a task, and the error a user sees.
+
+Numpy only, so that a policy can be loaded and called without JAX. A `NamedTuple` is a JAX pytree as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+Array = Any
+"""A numpy array outside the compiled update, a JAX array inside."""
+Metrics = dict[str, Any]
+"""Names to scalars."""
+
+
+class InputError(ValueError):
+    """Something the user gave cannot be used; the message is one line: what is wrong, and what to do."""
+
+
+class Transition(NamedTuple):
+    """Rows (s, a, s′). Observations are normalised and end in the mark of the absorbing state (0 or 1);
+    actions are scaled to [-1, 1], or one-hot where they are discrete."""
+
+    obs: Array
+    action: Array
+    next_obs: Array
+
+
+class Batch(NamedTuple):
+    """What one update sees. Weights are None where rows were already drawn in proportion to them."""
+
+    expert: Transition
+    initial: Array
+    """Observations s0."""
+    replay: Transition | None
+    """Rows of the replay buffer; None where there is no data but the expert's."""
+    expert_weight: Array | None = None
+    initial_weight: Array | None = None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The shape of a task, and how its actions are written for the networks."""
+
+    obs_size: int
+    """Features of an observation, without the absorbing mark."""
+    action_size: int
+    """Dimensions of an action, or the number of discrete actions."""
+    discrete: bool = False
+    low: tuple[float, ...] = ()
+    """Lower bounds of continuous actions, in the units of the environment."""
+    high: tuple[float, ...] = ()
+    first_action: int = 0
+    """The smallest discrete action."""
+
+    def encode(self, actions: np.ndarray) -> np.ndarray:
+        """The environment's actions as the networks see them: in [-1, 1], or one-hot."""
+        if self.discrete:
+            return np.eye(self.action_size, dtype=np.float32)[np.asarray(actions) - self.first_action]
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        return np.asarray(2 * (actions - low) / (high - low) - 1, np.float32)
+
+    def decode(self, actions: np.ndarray) -> np.ndarray:
+        """Actions in [-1, 1], or indices of discrete actions, as the environment takes them."""
+        if self.discrete:
+            return np.asarray(actions) + self.first_action
+        low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
+        # Rounding must not carry an action over the bound.
+        return np.clip(low + (np.asarray(actions, np.float32) + 1) * (high - low) / 2, low, high)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How an algorithm wants its rows drawn (Section 5.3 of the paper)."""
+
+    discount: float = 0.99
+    initial_states: Literal["all", "starts"] = "all"
+    scheme: Literal["uniform", "geometric"] = "uniform"
+    absorbing: Literal["exact", "single"] = "exact"
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    """Shifts and scales observations to mean 0 and standard deviation 1 on the demonstrations, then clips."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    clip: float = 10.0
+
+    @classmethod
+    def fit(cls, observations: np.ndarray) -> Normalizer:
+        """From rows of observations. A feature that (almost) never moves in the demonstrations says nothing
+        about its scale, and dividing by its tiny deviation would make any movement at test time enormous:
+        a constant feature keeps its own units, and no scale is below a hundredth of the typical one."""
+        mean, std = observations.mean(0, dtype=np.float64), observations.std(0, dtype=np.float64)
+        constant = std <= 1e-6 * (1 + np.abs(mean))
+        floor = 0.01 * np.median(std[~constant]) if not constant.all() else 1.0
+        std = np.where(constant, 1.0, np.maximum(std, floor))
+        return cls(mean.astype(np.float32), std.astype(np.float32))
+
+    def __call__(self, observations: np.ndarray) -> np.ndarray:
+        """Normalised float32 copies of one observation or of rows."""
+        scaled = (np.asarray(observations, np.float32) - self.mean) / self.std
+        return np.clip(scaled, -self.clip, self.clip)
