@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
@@ -25,7 +27,8 @@ def make_env(env: EnvRef) -> gym.Env[Any, Any]:
         return env()
     try:
         # The checker warns about what a user of somebody else's environment cannot change.
-        return gym.make(env, disable_env_checker=True)
+        with quiet_compiler():
+            return gym.make(env, disable_env_checker=True)
     except gym.error.DependencyNotInstalled as error:
         raise InputError(f"environment {env!r} needs a package: {first_line(error)}") from None
     except (gym.error.Error, ModuleNotFoundError) as error:
@@ -33,6 +36,20 @@ def make_env(env: EnvRef) -> gym.Env[Any, Any]:
             f"no environment {env!r} ({first_line(error).rstrip('.')}); give a Gymnasium id such as Hopper-v5, "
             "or module:Id-v0 for one that a module of yours registers"
         ) from None
+
+
+@contextmanager
+def quiet_compiler() -> Iterator[None]:
+    """MuJoCo prints a deprecation of Gymnasium's own model files each time that it compiles one; its warnings about
+    a simulation that goes wrong are kept."""
+    # Made at run time, unknown to type checkers.
+    mujoco: Any = importlib.import_module("mujoco")
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def first_line(error: BaseException) -> str:

@@ -57,7 +57,7 @@ class Evaluator:
         if episodes < 1:
             raise InputError(f"{episodes} evaluation episodes; ask for at least 1")
         self.name = env_name(env)
-        self.envs = [make_env(env) for _ in range(episodes)]
+        self.envs: list[gym.Env[Any, Any]] = [make_env(env) for _ in range(episodes)]
         self.spec = task_spec(self.envs[0], self.name)
         if self.envs[0].spec is not None and self.envs[0].spec.max_episode_steps is None:
             # Nothing else would end the episode of a policy that never fails.
@@ -78,7 +78,7 @@ class Evaluator:
         for env, env_seed in zip(self.envs, seeds, strict=True):
             env.action_space.seed(int(env_seed))
         return rollout(
-            lambda _, running: [self.envs[i].action_space.sample() for i in running],  # pyright: ignore
+            lambda _, running: np.stack([self.envs[i].action_space.sample() for i in running]),
             self.envs,
             seeds,
         )

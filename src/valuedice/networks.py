@@ -6,10 +6,11 @@ Every function here is about *one* row; callers `vmap`, so that rows cannot mix.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from valuedice.types import Spec
@@ -50,6 +51,19 @@ def mlp(params: Params, x: Array) -> Array:
         if index < len(params) - 1:
             x = jax.nn.relu(x)
     return x
+
+
+def adam_init(params: Params) -> optax.OptState:
+    """Fresh moments."""
+    return optax.scale_by_adam().init(cast(optax.Params, params))
+
+
+def adam_step(
+    lr: float, params: Params, gradient: Params, moments: optax.OptState
+) -> tuple[Params, optax.OptState]:
+    """One step of Adam *down* the gradient; a negative `lr` goes up."""
+    step, moments = optax.scale_by_adam().update(cast(optax.Updates, gradient), moments)
+    return jax.tree.map(lambda value, change: value - lr * change, params, step), moments
 
 
 def critic_init(key: Array, obs_size: int, action_size: int, hidden: Sequence[int]) -> Params:

@@ -138,7 +138,7 @@ def collect(learner: Learner, replay: Replay, env: Any, steps: int, seed: int) -
 def explore_uniformly(spec: Spec, rng: np.random.Generator) -> np.ndarray:
     """A uniformly random action."""
     if spec.discrete:
-        return spec.decode(rng.integers(spec.action_size))
+        return spec.decode(np.asarray(rng.integers(spec.action_size)))
     return spec.decode(rng.uniform(-1, 1, spec.action_size))
 
 

@@ -30,6 +30,8 @@ from valuedice.losses import gradient_penalty, orthogonal_penalty
 from valuedice.networks import (
     Params,
     actor_init,
+    adam_init,
+    adam_step,
     critic,
     critic_init,
     expected_value,
@@ -210,8 +212,8 @@ class ValueDICE:
         return State(
             actor=actor,
             nu=nu,
-            actor_opt=optax.adam(self.actor_lr).init(actor),
-            nu_opt=optax.adam(self.nu_lr).init(nu),
+            actor_opt=adam_init(actor),
+            nu_opt=adam_init(nu),
             log_partition=jnp.zeros(()),
             key=key,
             spec=spec,
@@ -267,18 +269,12 @@ class ValueDICE:
             metrics = {"objective": objective, "log_term": log_term, "nu_penalty": smooth}
             return total, metrics | {"actor_penalty": orthogonal}
 
-        gradients, metrics = jax.grad(saddle, argnums=(0, 1), has_aux=True)(state.nu, state.actor)
-        ascent = jax.tree.map(jnp.negative, gradients[1])
-        nu_step, nu_opt = optax.adam(self.nu_lr).update(gradients[0], state.nu_opt)
-        actor_step, actor_opt = optax.adam(self.actor_lr).update(ascent, state.actor_opt)
+        (nu_gradient, actor_gradient), metrics = jax.grad(saddle, (0, 1), has_aux=True)(state.nu, state.actor)
+        nu, nu_opt = adam_step(self.nu_lr, state.nu, nu_gradient, state.nu_opt)
+        actor, actor_opt = adam_step(-self.actor_lr, state.actor, actor_gradient, state.actor_opt)
+        log_partition = 0.99 * state.log_partition + 0.01 * metrics["log_term"]
         state = replace(
-            state,
-            nu=optax.apply_updates(state.nu, nu_step),
-            actor=optax.apply_updates(state.actor, actor_step),
-            nu_opt=nu_opt,
-            actor_opt=actor_opt,
-            log_partition=0.99 * state.log_partition + 0.01 * metrics["log_term"],
-            key=key,
+            state, actor=actor, nu=nu, actor_opt=actor_opt, nu_opt=nu_opt, log_partition=log_partition, key=key
         )
         return state, metrics
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from valuedice.demos import npz
 from valuedice.demos.episodes import Demos, Episode
+from valuedice.types import InputError
 
-__all__ = ["Demos", "Episode", "load_demos"]
+__all__ = ["Demos", "Episode", "load_demos", "shipped_demos"]
+
+LIBRARY = Path(__file__).parent / "library"
+
+
+def shipped_demos() -> dict[str, Path]:
+    """The demonstrations that come with the library, by name."""
+    return {path.stem: path for path in sorted(LIBRARY.glob("*.npz"))}
 
 
 def load_demos(
@@ -17,10 +26,18 @@ def load_demos(
     dones_are: npz.DonesAre | None = None,
     check: bool = True,
 ) -> Demos:
-    """The demonstrations at `ref`, the path of an .npz file; all of them, or `episodes` chosen by `seed`.
+    """The demonstrations `ref`: a shipped name or the path of an .npz file; all, or `episodes` chosen by `seed`.
 
     `dones_are` says whether `dones` of the authors' dialect mean "truncated" or "terminated".
     `check=False` lets NaN and infinity pass, so that `inspect` can report them; do not train on the result.
     """
-    demos = npz.read(ref, dones_are, check)
+    shipped = shipped_demos()
+    path = Path(ref)
+    if str(ref) in shipped and not path.exists():
+        path = shipped[str(ref)]
+    elif not path.exists():
+        raise InputError(
+            f"no demonstrations at {ref}; give the path of an .npz file, or a shipped name: {', '.join(shipped)}"
+        )
+    demos = npz.read(path, dones_are, check)
     return demos if episodes is None else demos.select(episodes, seed)

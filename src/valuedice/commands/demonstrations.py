@@ -1,0 +1,114 @@
+"""`valuedice demos inspect`, `convert` and `collect`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tyro.conf import Positional
+
+from valuedice.commands import parse, say
+from valuedice.types import InputError
+
+
+@dataclass(frozen=True)
+class InspectOptions:
+    """What demonstrations hold: episodes, returns, ranges, and findings that need a look."""
+
+    ref: Positional[str]
+    """The name of shipped demonstrations, or the path of an .npz file."""
+    env: str | None = None
+    """Also check actions and observations against this environment."""
+    dones_are: Literal["truncated", "terminated"] | None = None
+    """What `dones` means in the authors' file format."""
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """Write demonstrations of any known format in this library's own."""
+
+    ref: Positional[str]
+    """The name of shipped demonstrations, or the path of an .npz file."""
+    out: Positional[Path]
+    """The .npz file to write."""
+    episodes: int | None = None
+    """Only this many episodes, chosen by the seed."""
+    seed: int = 0
+    """Chooses the episodes."""
+    dones_are: Literal["truncated", "terminated"] | None = None
+    """What `dones` means in the authors' file format."""
+
+
+@dataclass(frozen=True)
+class CollectOptions:
+    """Record whole episodes of a policy."""
+
+    policy: str
+    """A policy file or run folder, package.module:function (observation → action), or "random"."""
+    env: str
+    """Gymnasium id."""
+    episodes: int
+    """How many."""
+    out: Path
+    """The .npz file to write."""
+    seed: int = 0
+    """Decides the resets."""
+    stochastic: bool = False
+    """Sample actions of a policy file instead of taking the mean."""
+
+
+def inspect_command(args: list[str]) -> int:
+    """`valuedice demos inspect REF`."""
+    options = parse(InspectOptions, "demos inspect", args)
+    from valuedice.demos import load_demos
+    from valuedice.demos.inspect import format_report, inspect
+
+    demos = load_demos(options.ref, dones_are=options.dones_are, check=False)
+    bounds: dict[str, Any] = {}
+    if options.env is not None:
+        from valuedice.envs import make_env, task_spec
+
+        spec = task_spec(make_env(options.env), options.env)
+        low, high = spec.first_action, spec.first_action + spec.action_size - 1
+        bounds = {"low": low, "high": high} if spec.discrete else {"low": spec.low, "high": spec.high}
+    say(format_report(inspect(demos, **bounds)))
+    return 0
+
+
+def convert_command(args: list[str]) -> int:
+    """`valuedice demos convert REF OUT`."""
+    options = parse(ConvertOptions, "demos convert", args)
+    from valuedice.demos import load_demos
+
+    return save_new(load_demos(options.ref, options.episodes, options.seed, options.dones_are), options.out)
+
+
+def collect_command(args: list[str]) -> int:
+    """`valuedice demos collect`."""
+
+    options = parse(CollectOptions, "demos collect", args)
+    refuse_existing(options.out)
+    from valuedice.collect import collect_demos
+
+    arguments = asdict(options)
+    out = arguments.pop("out")
+    # A function of the user's own is found where the command is run.
+    sys.path.insert(0, "")
+    return save_new(collect_demos(**arguments), out)
+
+
+def save_new(demos: Any, out: Path) -> int:
+    """Writes demonstrations where nothing was before."""
+    refuse_existing(out)
+    demos.save(out)
+    total = "" if demos.expert_return is None else f", mean return {demos.expert_return:.1f}"
+    say(f"{out}: {len(demos)} episodes, {demos.rows} steps{total}")
+    return 0
+
+
+def refuse_existing(out: Path) -> None:
+    """Nothing is overwritten."""
+    if out.exists():
+        raise InputError(f"{out} exists; choose another name, or remove it first")
