@@ -13,7 +13,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from valuedice.ring import (
-    DISCOUNT,
     NEXT,
     ONLY_STATE_0,
     SPARSE,
@@ -32,6 +31,7 @@ from valuedice.ring import (
 )
 from valuedice.types import InputError
 
+DISCOUNT = SPARSE.discount
 # The paper's figure: 0→1, 1→2, 2→1, 3→2, 4→3, 5→4, 6→7, 7→0.
 FIGURE = np.array([0, 0, 1, 1, 1, 1, 0, 0])
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.metadata import version
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,10 +46,21 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'valuedice' has no attribute {name!r}")
     value = getattr(import_module(f"valuedice.{_HOMES[name]}"), name)
-    # `train` and `evaluate` are also names of modules, which importing them binds here: the function wins.
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """`train` and `evaluate` also name modules, which importing them anywhere binds here: the function wins."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType) and name in _HOMES:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

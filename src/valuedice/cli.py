@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from valuedice import __version__
-from valuedice.commands import say
+from valuedice.commands import colourless, say
 from valuedice.types import InputError
 
 USAGE = """\
@@ -62,7 +62,7 @@ def fail(message: str) -> int:
 
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """One line, without the place in the code."""
-    print(f"valuedice: warning: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201
+    print(f"valuedice: warning: {' '.join(colourless(str(message)).split())}", file=sys.stderr)  # noqa: T201
 
 
 def dispatch(args: list[str]) -> int:

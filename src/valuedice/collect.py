@@ -9,24 +9,39 @@ from typing import Any
 import numpy as np
 
 from valuedice.demos import Demos, Episode
-from valuedice.envs import EnvRef, env_name, make_env, task_spec
+from valuedice.envs import EnvRef, env_name, limit_time, make_env, task_spec
 from valuedice.evaluate import check_same_task
 from valuedice.policy import Policy, load_policy
-from valuedice.types import InputError
+from valuedice.types import InputError, Spec
 
 Actor = Callable[[np.ndarray], Any]
 """One observation → one action, in the units of the environment."""
 
 
 def collect_demos(
-    policy: Actor | str, env: EnvRef, episodes: int, seed: int = 0, *, stochastic: bool = False
+    policy: Actor | str,
+    env: EnvRef,
+    episodes: int,
+    seed: int = 0,
+    *,
+    stochastic: bool = False,
+    noise: float = 0.0,
 ) -> Demos:
     """Whole episodes of `policy`: a function of an observation, a policy file or run folder,
-    "package.module:function", or "random"."""
+    "package.module:function", or "random".
+
+    `noise` disturbs it: Gaussian of this standard deviation on actions scaled to [-1, 1], or this share of random
+    discrete actions. An expert that holds its state at one point shows nothing but that point; one that is
+    disturbed shows how it returns.
+    """
     if episodes < 1:
         raise InputError(f"{episodes} episodes; ask for at least 1")
+    if seed < 0:
+        raise InputError(f"the seed {seed} is negative; give 0 or more")
+    if not 0 <= noise < 1:
+        raise InputError(f"noise is {noise}; it must be at least 0 and below 1")
     name = env_name(env)
-    environment = make_env(env)
+    environment = limit_time(make_env(env))
     try:
         spec = task_spec(environment, name)
         environment.action_space.seed(seed)
@@ -39,8 +54,9 @@ def collect_demos(
             def act(obs: np.ndarray) -> np.ndarray:
                 return loaded(obs, deterministic=not stochastic, rng=rng)
 
+        disturbed = with_noise(act, noise, spec, rng) if noise else act
         seeds = np.random.SeedSequence(seed).generate_state(episodes)
-        recorded = [record(act, environment, int(reset)) for reset in seeds]
+        recorded = [record(disturbed, environment, int(reset)) for reset in seeds]
     finally:
         environment.close()
     return Demos.from_episodes(recorded, source=f"{name} by {policy if isinstance(policy, str) else 'a function'}")
@@ -61,6 +77,18 @@ def resolve(policy: Actor | str, env: Any) -> Any:
         raise InputError(
             f"no function {policy!r} ({error}); give package.module:function, importable here"
         ) from None
+
+
+def with_noise(act: Actor, noise: float, spec: Spec, rng: np.random.Generator) -> Actor:
+    """The same actor, disturbed."""
+
+    def disturbed(obs: np.ndarray) -> np.ndarray:
+        if not spec.discrete:
+            action = spec.encode(act(obs))
+            return spec.decode(np.clip(action + noise * rng.standard_normal(action.shape), -1, 1))
+        return spec.decode(np.asarray(rng.integers(spec.action_size))) if rng.random() < noise else act(obs)
+
+    return disturbed
 
 
 def record(act: Actor, env: Any, seed: int) -> Episode:

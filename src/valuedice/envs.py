@@ -31,11 +31,21 @@ def make_env(env: EnvRef) -> gym.Env[Any, Any]:
             return gym.make(env, disable_env_checker=True)
     except gym.error.DependencyNotInstalled as error:
         raise InputError(f"environment {env!r} needs a package: {first_line(error)}") from None
-    except (gym.error.Error, ModuleNotFoundError) as error:
+    except (gym.error.Error, ImportError, TypeError, ValueError) as error:
         raise InputError(
             f"no environment {env!r} ({first_line(error).rstrip('.')}); give a Gymnasium id such as Hopper-v5, "
             "or module:Id-v0 for one that a module of yours registers"
         ) from None
+
+
+def limit_time(env: gym.Env[Any, Any], steps: int = 1000) -> gym.Env[Any, Any]:
+    """With a time limit where there is none: nothing else would end the episode of a policy that never fails."""
+    limited = env.spec is not None and env.spec.max_episode_steps is not None
+    layer = env
+    while isinstance(layer, gym.Wrapper) and not limited:
+        limited = isinstance(layer, gym.wrappers.TimeLimit)
+        layer = layer.env
+    return env if limited else gym.wrappers.TimeLimit(env, steps)
 
 
 @contextmanager

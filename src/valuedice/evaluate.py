@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from valuedice.envs import EnvRef, env_name, make_env, task_spec
+from valuedice.envs import EnvRef, env_name, limit_time, make_env, task_spec
 from valuedice.policy import Policy
 from valuedice.types import InputError
 
@@ -57,11 +57,8 @@ class Evaluator:
         if episodes < 1:
             raise InputError(f"{episodes} evaluation episodes; ask for at least 1")
         self.name = env_name(env)
-        self.envs: list[gym.Env[Any, Any]] = [make_env(env) for _ in range(episodes)]
+        self.envs: list[gym.Env[Any, Any]] = [limit_time(make_env(env)) for _ in range(episodes)]
         self.spec = task_spec(self.envs[0], self.name)
-        if self.envs[0].spec is not None and self.envs[0].spec.max_episode_steps is None:
-            # Nothing else would end the episode of a policy that never fails.
-            self.envs = [gym.wrappers.TimeLimit(env, 1000) for env in self.envs]
 
     def policy(self, policy: Policy, seed: int | list[int], deterministic: bool = True) -> Evaluation:
         """Returns of a policy; `seed` decides the resets (and the samples, if it is not deterministic)."""
@@ -72,16 +69,22 @@ class Evaluator:
             lambda obs, _: policy(obs, deterministic, rng), self.envs, seeds.generate_state(len(self.envs))
         )
 
-    def random(self, seed: int = 0) -> Evaluation:
-        """Returns of uniformly random actions: the zero of a normalised return."""
-        seeds = np.random.SeedSequence(seed).generate_state(len(self.envs))
-        for env, env_seed in zip(self.envs, seeds, strict=True):
-            env.action_space.seed(int(env_seed))
-        return rollout(
-            lambda _, running: np.stack([self.envs[i].action_space.sample() for i in running]),
-            self.envs,
-            seeds,
+    def random(self, seed: int = 0, episodes: int = 10) -> Evaluation:
+        """Returns of uniformly random actions: the zero of a normalised return, whatever an evaluation's size."""
+        seeds = np.random.SeedSequence(seed).generate_state(episodes)
+        results = []
+        for start in range(0, episodes, len(self.envs)):
+            part = seeds[start : start + len(self.envs)]
+            for env, env_seed in zip(self.envs, part, strict=False):
+                env.action_space.seed(int(env_seed))
+            results.append(rollout(self._sample, self.envs[: len(part)], part))
+        return Evaluation(
+            np.concatenate([result.returns for result in results]),
+            np.concatenate([result.lengths for result in results]),
         )
+
+    def _sample(self, _: np.ndarray, running: np.ndarray) -> np.ndarray:
+        return np.stack([self.envs[index].action_space.sample() for index in running])
 
     def close(self) -> None:
         """Frees the environments."""
@@ -91,14 +94,15 @@ class Evaluator:
 
 def check_same_task(policy: Policy, spec: Any, name: str) -> None:
     """A policy fits an environment with the same observations and actions."""
+    kinds = {True: "discrete", False: "continuous"}
     for what, ours, theirs in (
-        ("observations", policy.spec.obs_size, spec.obs_size),
-        ("discrete actions", policy.spec.discrete, spec.discrete),
-        ("actions", policy.spec.action_size, spec.action_size),
+        ("features of an observation", policy.spec.obs_size, spec.obs_size),
+        ("kind of actions", kinds[policy.spec.discrete], kinds[spec.discrete]),
+        ("size of actions", policy.spec.action_size, spec.action_size),
     ):
         if ours != theirs:
             raise InputError(
-                f"the policy has {ours} {what}, {name} has {theirs}; evaluate it on the task it was made for"
+                f"{what}: {ours} in the policy, {theirs} in {name}; evaluate it on the task it was made for"
             )
 
 
@@ -106,6 +110,8 @@ def evaluate(
     policy: Policy, env: EnvRef, episodes: int = 10, seed: int = 0, deterministic: bool = True
 ) -> Evaluation:
     """Whole episodes of `policy` in `env`, by default with its mean action."""
+    if seed < 0:
+        raise InputError(f"the seed {seed} is negative; give 0 or more")
     evaluator = Evaluator(env, episodes)
     try:
         return evaluator.policy(policy, seed, deterministic)

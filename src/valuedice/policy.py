@@ -100,10 +100,12 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError, ValueError) as error:
+            form = metadata.get("format", "")
+            # Tensors of a foreign file may be of a type that numpy does not have.
+            names = file.keys() if form == f"valuedice-policy-{FORMAT}" else ()
+            tensors = {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, TypeError, ValueError) as error:
         raise InputError(f"{path} is no readable safetensors file ({error}); save the policy again") from None
-    form = metadata.get("format", "")
     if form != f"valuedice-policy-{FORMAT}":
         raise InputError(
             f"{path} is of format {form or 'unknown'!r}; this version reads 'valuedice-policy-{FORMAT}': "
@@ -119,7 +121,7 @@ def _from_tensors(tensors: dict[str, np.ndarray], about: dict) -> Policy:
     layers = tuple(
         (tensors[f"layer{index}.kernel"], tensors[f"layer{index}.bias"]) for index in range(about["layers"])
     )
-    discrete = about["kind"] == "categorical"
+    discrete = {"categorical": True, "tanh-gaussian": False}[about["kind"]]
     outputs = layers[-1][1].size
     spec = Spec(
         obs_size=tensors["obs_mean"].size,
@@ -130,8 +132,13 @@ def _from_tensors(tensors: dict[str, np.ndarray], about: dict) -> Policy:
         first_action=about["first_action"],
     )
     sizes = [spec.obs_size, *[bias.size for _, bias in layers]]
-    shapes = list(pairwise(sizes))
-    if [kernel.shape for kernel, _ in layers] != shapes or len(spec.low) != (0 if discrete else spec.action_size):
+    bounds = 0 if discrete else spec.action_size
+    if (
+        [kernel.shape for kernel, _ in layers] != list(pairwise(sizes))
+        or [bias.ndim for _, bias in layers] != [1] * len(layers)
+        or tensors["obs_std"].shape != tensors["obs_mean"].shape
+        or [outputs, len(spec.low), len(spec.high)] != [spec.action_size + bounds, bounds, bounds]
+    ):
         raise ValueError("its shapes do not fit together")
     normalizer = Normalizer(tensors["obs_mean"], tensors["obs_std"], float(about["obs_clip"]))
     return Policy(layers, normalizer, spec)

@@ -7,6 +7,7 @@ import time
 from typing import Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
@@ -48,7 +49,7 @@ class Watch:
                 TextColumn("{task.fields[result]}"),
                 console=self.console,
             )
-            self.task = self.progress.add_task(name, total=total, unit=unit, updates_per_step=0, result="")
+            self.task = self.progress.add_task(escape(name), total=total, unit=unit, updates_per_step=0, result="")
             self.progress.start()
 
     def advance(self, done: int, updates: int, updates_per_step: int) -> None:
@@ -78,7 +79,7 @@ class Watch:
     def say(self, line: str) -> None:
         """One line beside the bar."""
         if self.show == "auto":
-            self.console.print(line, highlight=False, soft_wrap=True)
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         """Leaves the terminal as it was."""

@@ -21,12 +21,13 @@ from valuedice.algorithms.value_dice import bellman_residual, dice_objective
 from valuedice.ring_figure import draw
 from valuedice.types import InputError
 
-DISCOUNT = 0.99
 # π moves ten times slower than ν, so that ν stays near its minimum for the π of the moment. Both step sizes
-# decay to zero: at constant ones Adam converges, then leaves again when the gradients become as small as its ε.
+# decay to zero: Adam divides by the size of the gradients, so at constant ones it converges and then swings.
 NU_LR, POLICY_LR = 1e-2, 1e-3
 
 STATES = np.arange(8)
+SPARSE_ACTIONS = (0, 0, 1, 1, 1, 1, 0, 0)
+"""What the paper's figure shows for the sparse expert: the shortest way to states 1 and 2."""
 NEXT = np.stack([(STATES + 1) % 8, (STATES - 1) % 8], axis=1)
 """s′ of (s, a)."""
 UNIFORM_STATES = np.full(8, 1 / 8)
@@ -45,9 +46,10 @@ class Study:
     alpha: float
     """The share of replay data, which is uniform over state and action."""
     updates: int
+    discount: float = 0.99
 
 
-def occupancy(policy: np.ndarray, initial: np.ndarray) -> np.ndarray:
+def occupancy(policy: np.ndarray, initial: np.ndarray, discount: float = 0.99) -> np.ndarray:
     """dπ(s, a), which solves the flow equation d = (1-γ) p0 π + γ Pπᵀ d."""
     flow = np.zeros((8, 2, 8, 2))
     for state in STATES:
@@ -55,7 +57,7 @@ def occupancy(policy: np.ndarray, initial: np.ndarray) -> np.ndarray:
             flow[state, action, successor] = policy[successor]
     flow = flow.reshape(16, 16)
     start = (initial[:, None] * policy).ravel()
-    return np.linalg.solve(np.eye(16) - DISCOUNT * flow.T, (1 - DISCOUNT) * start).reshape(8, 2)
+    return np.linalg.solve(np.eye(16) - discount * flow.T, (1 - discount) * start).reshape(8, 2)
 
 
 def kl_divergence(p: np.ndarray, q: np.ndarray) -> float:
@@ -91,12 +93,12 @@ STOCHASTIC = Study(occupancy(stochastic_expert(), ONLY_STATE_0), ONLY_STATE_0, a
 def objective(nu: Array, logits: Array, study: Study) -> Array:
     """J(π, ν) with every expectation exact."""
     value = jnp.sum(jax.nn.softmax(logits) * nu, axis=1)
-    x = bellman_residual(nu, value[NEXT], DISCOUNT).ravel()
+    x = bellman_residual(nu, value[NEXT], study.discount).ravel()
     return dice_objective(
         x,
         value,
         x,
-        discount=DISCOUNT,
+        discount=study.discount,
         alpha=study.alpha,
         expert_weight=jnp.asarray(study.expert.ravel()),
         initial_weight=jnp.asarray(study.initial),
@@ -146,13 +148,16 @@ def run_ring(out: Path) -> dict:
             "expert": stochastic_expert().tolist(),
         },
         "settings": {
-            "discount": DISCOUNT,
+            "discount": SPARSE.discount,
             "nu_lr": NU_LR,
             "policy_lr": POLICY_LR,
             "alpha": {"sparse": SPARSE.alpha, "stochastic": STOCHASTIC.alpha},
             "updates": {"sparse": SPARSE.updates, "stochastic": STOCHASTIC.updates},
         },
     }
-    (out / "ring.json").write_text(json.dumps(result, indent=2) + "\n")
-    draw(result, SPARSE.expert, out / "ring.png")
+    try:
+        (out / "ring.json").write_text(json.dumps(result, indent=2) + "\n")
+        draw(result, SPARSE.expert, out / "ring.png")
+    except OSError as error:
+        raise InputError(f"cannot write to {out} ({error.strerror}); choose another --out") from error
     return result

@@ -31,17 +31,20 @@ class RunFolder:
         from tensorboardX import SummaryWriter
 
         self._events = SummaryWriter(str(path), write_to_disk=True)
-        self._columns: list[str] | None = None
+        self._columns: list[str] = []
+        self._rows: list[Metrics] = []
 
     def log(self, row: Metrics) -> None:
         """One evaluation, to `metrics.csv` and TensorBoard; None becomes an empty cell."""
-        with (self.path / "metrics.csv").open("a", newline="") as file:
-            if self._columns is None:
-                self._columns = list(row)
-                csv.writer(file).writerow(self._columns)
-            csv.writer(file).writerow(
-                ["" if row[name] is None else format_cell(row[name]) for name in self._columns]
-            )
+        # A row before the first update has fewer columns than the others.
+        new = [name for name in row if name not in self._columns]
+        self._columns += new
+        self._rows.append(row)
+        with (self.path / "metrics.csv").open("w" if new else "a", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerows([self._columns] if new else [])
+            for each in self._rows if new else [row]:
+                writer.writerow([format_cell(each.get(name)) for name in self._columns])
         clock = row["step"] or row["updates"]
         for name, value in row.items():
             if value is not None and name not in ("step", "updates"):
@@ -66,13 +69,17 @@ def refuse_other_run(path: Path) -> None:
     """Another run's results are never overwritten."""
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give --out a folder")
-    if (path / "config.json").exists() or (path / "metrics.csv").exists():
+    if any((path / name).exists() for name in ("config.json", "metrics.csv", "policy.safetensors", "summary.json")):
         raise InputError(f"{path} already holds a run; choose another --out, or remove that folder first")
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """Of a run folder."""
-    return json.loads((path / "config.json").read_text())
+    try:
+        config = json.loads((path / "config.json").read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path / 'config.json'} cannot be read ({error}); is {path} a run folder?") from None
+    return config if isinstance(config, dict) else {}
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -83,7 +90,9 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def format_cell(value: Any) -> str:
-    """Integers as they are, other numbers with the digits that float32 has."""
+    """Integers as they are, other numbers with the digits that float32 has, nothing for None."""
+    if value is None:
+        return ""
     return str(value) if isinstance(value, int | str) else f"{float(value):.7g}"
 
 

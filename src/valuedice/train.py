@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from valuedice.types import Batch, InputError, Metrics, Normalizer, Spec, Transi
 
 DEFAULT_STEPS = 10_000
 DEFAULT_UPDATES = 40_000
+# Batches that are drawn at once offline.
+OFFLINE_BLOCK = 200
 # Replay rows in the estimate of the divergence: one shape whatever the buffer holds, so it compiles once.
 DIAGNOSED_ROWS = 4_096
 
@@ -84,12 +87,17 @@ class Learner:
         self._summed = 0
         self._policy: Policy | None = None
 
-    def learn(self, updates: int) -> None:
-        """K batches, drawn at once, and K updates on them."""
+    def draw(self, updates: int) -> Batch:
+        """K stacked batches."""
         shape = (updates, self.algorithm.batch_size)
         expert, initial = self.expert.draw(self.rng, shape)
         replay = self.replay.draw(self.rng, shape, self.algorithm.rows) if self.replay else None
-        self.state, metrics = run_updates(self.algorithm, self.state, Batch(expert, initial, replay))
+        return Batch(expert, initial, replay)
+
+    def learn(self, batches: Batch) -> None:
+        """An update on each of the stacked batches."""
+        updates = len(batches.initial)
+        self.state, metrics = run_updates(self.algorithm, self.state, batches)
         for name, value in metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + updates * float(value)
         self._summed += updates
@@ -253,14 +261,17 @@ def progress_of(
 ) -> Iterator[int]:
     """Trains, and yields after each environment step, or offline after each compiled call."""
     if env is None or replay is None:
-        chunk = math.gcd(total, eval_every, 200)
-        for done in range(chunk, total + 1, chunk):
-            learner.learn(chunk)
-            yield done
+        chunk = math.gcd(total, eval_every, OFFLINE_BLOCK)
+        for start in range(0, total, OFFLINE_BLOCK):
+            # Blocks are drawn whole, however short the calls: when one evaluates must not change what is learned.
+            block = learner.draw(min(OFFLINE_BLOCK, total - start))
+            for done in range(0, len(block.initial), chunk):
+                learner.learn(jax.tree.map(itemgetter(slice(done, done + chunk)), block))
+                yield start + done + chunk
         return
     for step in collect(learner, replay, env, total, seed):
         if step >= learner.algorithm.training_starts:
-            learner.learn(learner.algorithm.updates_per_step)
+            learner.learn(learner.draw(learner.algorithm.updates_per_step))
         yield step
 
 
@@ -277,7 +288,8 @@ def returns_row(
     if evaluator is not None:
         result = evaluator.policy(policy, seed)
         row |= {"return_mean": result.mean, "return_std": result.std}
-        if scale is not None:
+        # Where random actions do as well as the expert there is no scale.
+        if scale is not None and scale[0] != scale[1]:
             random, expert = scale
             row["normalized_return"] = (result.mean - random) / (expert - random)
     return row
@@ -297,6 +309,8 @@ def check_budget(
     for name, (value, least) in (limits | {"seed": (seed, 0), "replay_capacity": (capacity, 1)}).items():
         if value < least:
             raise InputError(f"{name} is {value}; it must be at least {least}")
+    if seed >= 2**32:
+        raise InputError(f"seed is {seed}; it must be below 2**32")
     return total
 
 

@@ -61,7 +61,8 @@ class Spec:
         if self.discrete:
             return np.eye(self.action_size, dtype=np.float32)[np.asarray(actions) - self.first_action]
         low, high = np.asarray(self.low), np.asarray(self.high)
-        return np.asarray(2 * (actions - low) / (high - low) - 1, np.float32)
+        # Bounds may coincide in a dimension that the task does not use.
+        return np.asarray(2 * (actions - low) / np.where(high > low, high - low, 1.0) - 1, np.float32)
 
     def decode(self, actions: np.ndarray) -> np.ndarray:
         """Actions in [-1, 1], or indices of discrete actions, as the environment takes them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from typing import Any
 
 from valuedice.types import InputError
@@ -12,6 +13,11 @@ from valuedice.types import InputError
 def say(text: str) -> None:
     """A command's result."""
     print(text)  # noqa: T201
+
+
+def colourless(text: str) -> str:
+    """Without a terminal's colour codes."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 def parse(kind: type[Any], name: str, args: list[str]) -> Any:
@@ -30,7 +36,8 @@ def parse(kind: type[Any], name: str, args: list[str]) -> Any:
 
 
 def unboxed(box: str) -> str:
-    """The sentence inside tyro's box, without its frame and hints."""
-    lines = [line.strip("│ ").strip() for line in box.splitlines() if line.startswith("│")]
-    end = next((place for place, line in enumerate(lines) if line.startswith("──")), len(lines))
-    return " ".join(lines[:end]).rstrip(".") or "bad options"
+    """The sentence inside tyro's box, drawn with lines or in ASCII, without its title and hints."""
+    lines = [text for line in colourless(box).splitlines() if (text := line.strip("│╭╮╰╯ "))][1:]
+    rules = [place for place, line in enumerate(lines) if not line.strip("─-")] + [len(lines)]
+    start = 1 if rules[0] == 0 else 0
+    return " ".join(lines[start : rules[start]]).rstrip(".") or "bad options"

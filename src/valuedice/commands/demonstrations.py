@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,6 +57,8 @@ class CollectOptions:
     """Decides the resets."""
     stochastic: bool = False
     """Sample actions of a policy file instead of taking the mean."""
+    noise: float = 0.0
+    """Disturb the actions: standard deviation (they span [-1, 1]), or share of random discrete ones."""
 
 
 def inspect_command(args: list[str]) -> int:
@@ -67,13 +69,22 @@ def inspect_command(args: list[str]) -> int:
 
     demos = load_demos(options.ref, dones_are=options.dones_are, check=False)
     bounds: dict[str, Any] = {}
+    unfit: list[str] = []
     if options.env is not None:
         from valuedice.envs import make_env, task_spec
 
         spec = task_spec(make_env(options.env), options.env)
-        low, high = spec.first_action, spec.first_action + spec.action_size - 1
-        bounds = {"low": low, "high": high} if spec.discrete else {"low": spec.low, "high": spec.high}
-    say(format_report(inspect(demos, **bounds)))
+        if demos.obs_size != spec.obs_size:
+            unfit.append(f"observations have {demos.obs_size} features, those of {options.env} {spec.obs_size}")
+        if demos.discrete != spec.discrete:
+            kinds = ("continuous", "discrete")
+            unfit.append(f"actions are {kinds[demos.discrete]}, those of {options.env} {kinds[spec.discrete]}")
+        elif spec.discrete:
+            bounds = {"low": spec.first_action, "high": spec.first_action + spec.action_size - 1}
+        else:
+            bounds = {"low": spec.low, "high": spec.high}
+    report = inspect(demos, **bounds)
+    say(format_report(replace(report, findings=[*unfit, *report.findings])))
     return 0
 
 

@@ -55,7 +55,7 @@ def run_env(path: Path) -> str:
     """The environment that a run folder was evaluated in."""
     from valuedice.runs import read_config
 
-    env = read_config(path)["eval_env"] if (path / "config.json").is_file() else None
+    env = read_config(path).get("eval_env") if (path / "config.json").is_file() else None
     if env is None:
         raise InputError("no environment given; name one with --env ID")
     return env
@@ -65,11 +65,11 @@ def ring_command(args: list[str]) -> int:
     """`valuedice ring`."""
 
     options = parse(RingOptions, "ring", args)
-    from valuedice.ring import run_ring
+    from valuedice.ring import SPARSE_ACTIONS, run_ring
 
     result = run_ring(options.out)
-    least = min(max(row) for row in result["sparse"]["policy"])
-    say(f"sparse expert: least probability of the chosen action over all 8 states: {least:.3f}")
+    least = min(row[action] for row, action in zip(result["sparse"]["policy"], SPARSE_ACTIONS, strict=True))
+    say(f"sparse expert: least probability of the paper's action over all 8 states: {least:.3f}")
     updates, kl = result["stochastic"]["kl"][-1]
     say(f"stochastic expert: KL {kl:.2g} after {updates} updates")
     say(f"figure: {options.out / 'ring.png'}, numbers: {options.out / 'ring.json'}")

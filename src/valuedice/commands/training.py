@@ -110,7 +110,7 @@ def run_training(options: Any) -> int:
     return 0
 
 
-FIRST_RUN: dict[str, Any] = {"env": "InvertedPendulum-v5", "demos": "inverted-pendulum", "steps": 5_000}
+FIRST_RUN: dict[str, Any] = {"env": "CartPole-v1", "demos": "cartpole", "episodes": 1, "steps": 3_000}
 
 
 def default_folder(task: str, seed: int) -> Path:

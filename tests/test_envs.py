@@ -1,0 +1,123 @@
+"""Making environments and reading their shape; what is not supported is refused with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from valuedice.envs import env_name, limit_time, make_env, task_spec
+from valuedice.types import InputError, Spec
+
+FLAT = spaces.Box(-1, 1, (3,))
+
+
+class Still(gym.Env[Any, Any]):
+    """Nothing ever happens in it."""
+
+    def __init__(self, observation_space: spaces.Space[Any] = FLAT, action_space: spaces.Space[Any] = FLAT) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.zeros(3, np.float32), 0.0, False, False, {}
+
+
+def spec_of(make: Callable[[], gym.Env[Any, Any]]) -> Spec:
+    return task_spec(make_env(make), env_name(make))
+
+
+def test_a_box_task_has_its_sizes_and_bounds():
+    actions = spaces.Box(np.array([-1, 0], np.float32), np.array([2, 0.5], np.float32))
+    assert spec_of(lambda: Still(action_space=actions)) == Spec(3, 2, low=(-1, 0), high=(2, 0.5))
+
+
+def test_a_discrete_task_has_its_number_of_actions_and_the_first():
+    assert spec_of(lambda: Still(action_space=spaces.Discrete(4, start=2))) == Spec(
+        3, 4, discrete=True, first_action=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("observations", "says"),
+    [
+        (spaces.Dict({"position": FLAT}), "Dict observations.*FlattenObservation"),
+        (spaces.Box(0, 255, (84, 84, 3), np.uint8), r"Box\(84, 84, 3\) observations.*encode images"),
+        (spaces.Discrete(5), "Discrete observations"),
+        (spaces.Box(-1, 1, ()), "Box observations"),
+    ],
+)
+def test_unsupported_observations_are_refused_with_what_to_do(observations, says):
+    with pytest.raises(InputError, match=says):
+        spec_of(lambda: Still(observation_space=observations))
+
+
+@pytest.mark.parametrize(
+    ("actions", "says"),
+    [
+        (spaces.MultiDiscrete([2, 3]), "MultiDiscrete.*actions.*ActionWrapper"),
+        (spaces.MultiBinary(3), "MultiBinary.*actions"),
+        (spaces.Dict({"torque": FLAT}), "Dict actions"),
+        (spaces.Box(-1, 1, (2, 2)), r"Box\(2, 2\) actions"),
+        (spaces.Box(-np.inf, np.inf, (2,)), "unbounded actions.*finite bounds"),
+        (spaces.Box(np.array([0, 0], np.float32), np.array([1, np.inf], np.float32)), "unbounded actions"),
+    ],
+)
+def test_unsupported_actions_are_refused_with_what_to_do(actions, says):
+    with pytest.raises(InputError, match=says):
+        spec_of(lambda: Still(action_space=actions))
+
+
+@pytest.mark.parametrize(
+    "name", ["NoSuchTask-v0", "CartPole-v99", "no_such_module:Task-v0", "not an id", "", "a:b:c", "..a:Task-v0"]
+)
+def test_an_unknown_environment_is_refused_by_its_name(name):
+    with pytest.raises(InputError, match="no environment") as caught:
+        make_env(name)
+    assert repr(name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_task_of_a_package_that_is_gone_is_refused():
+    with (
+        pytest.warns(DeprecationWarning, match="out"),
+        pytest.raises(InputError, match="no environment 'Hopper-v2'"),
+    ):
+        make_env("Hopper-v2")
+
+
+def test_a_registered_task_is_made_and_named_by_its_id():
+    env = make_env("Pendulum-v1")
+    assert task_spec(env, env_name("Pendulum-v1")) == Spec(3, 1, low=(-2,), high=(2,))
+    assert env_name("Pendulum-v1") == "Pendulum-v1"
+    env.close()
+
+
+def test_a_factory_is_named_after_itself():
+    assert env_name(Still) == "Still"
+
+
+def length(env: gym.Env[Any, Any]) -> int:
+    env.reset()
+    steps, over = 0, False
+    while not over:
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        steps, over = steps + 1, terminated or truncated
+    return steps
+
+
+def test_a_time_limit_is_imposed_only_where_there_is_none():
+    assert length(limit_time(Still(), 30)) == 30
+    assert length(limit_time(gym.wrappers.TimeLimit(Still(), 50), 30)) == 50
+    wrapped = gym.wrappers.ClipAction(gym.wrappers.TimeLimit(Still(), 50))
+    assert length(limit_time(wrapped, 30)) == 50
+    assert length(limit_time(make_env("Pendulum-v1"), 30)) == 200
