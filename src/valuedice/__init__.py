@@ -45,9 +45,7 @@ __all__ = [  # noqa: RUF022
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'valuedice' has no attribute {name!r}")
-    value = getattr(import_module(f"valuedice.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return getattr(import_module(f"valuedice.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
@@ -55,10 +53,10 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`train` and `evaluate` also name modules, which importing them anywhere binds here: the function wins."""
+    """`train` and `evaluate` name modules and functions; importing the module must not hide the function."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and name in _HOMES:
+        if name in _HOMES and isinstance(value, ModuleType):
             value = getattr(value, name)
         super().__setattr__(name, value)
 

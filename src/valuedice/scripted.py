@@ -24,3 +24,8 @@ def pendulum(obs: np.ndarray) -> np.ndarray:
         # Upright at rest the energy is 5, in the task's units (g = 10, m = l = 1): speed² / 6 + 5 cosine.
         torque = 2.0 * np.sign(speed if speed else 1.0) * np.sign(5.0 - (speed**2 / 6 + 5 * cosine))
     return np.clip([torque], -2, 2).astype(np.float32)
+
+
+def mountain_car(obs: np.ndarray) -> np.ndarray:
+    """Of `MountainCarContinuous-v0`: push the way the car moves. Its episodes end in the task, at the goal."""
+    return np.array([1.0 if obs[1] >= 0 else -1.0], np.float32)
