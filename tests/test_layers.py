@@ -28,7 +28,8 @@ ALLOWED: dict[str, set[str]] = {
     "runs": {"types", "policy"},
     "evaluate": {"types", "envs", "policy"},
     "collect": DATA | TASK,
-    "train": DATA | TASK | {"algorithms", "progress", "runs"},
+    "explore": {"types", "policy", "replay"},
+    "train": DATA | TASK | {"algorithms", "explore", "progress", "runs"},
     "ring_figure": set(),
     "ring": {"types", "algorithms", "ring_figure"},
     "commands": DATA | TASK | {"algorithms", "collect", "ring", "runs", "train"},
@@ -50,6 +51,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "envs": JAX | SCREEN,
     "evaluate": JAX | SCREEN,
     "collect": JAX | SCREEN,
+    "explore": JAX | SCREEN | {"gymnasium", "mujoco"},
     "cli": JAX | SCREEN | {"gymnasium", "mujoco"},
 }
 """Of some, which libraries they may not reach, neither themselves nor through what they import of ours."""

@@ -19,7 +19,7 @@ def demos():
 @pytest.mark.slow
 def test_discrete_value_dice_reaches_the_expert_offline(demos):
     run = vd.train(
-        vd.ValueDICE(**QUICK), demos, env=None, updates=3_000, eval_env="CartPole-v1", eval_every=3_000, quiet=True
+        vd.ValueDICE(**QUICK), demos, env=None, updates=4_000, eval_env="CartPole-v1", eval_every=4_000, quiet=True
     )
     assert run.metrics[-1]["return_mean"] >= EXPERT_LEVEL
 
@@ -38,10 +38,10 @@ def test_other_data_can_take_the_place_of_an_environment(demos):
         vd.ValueDICE(**QUICK),
         demos,
         env=None,
-        updates=3_000,
+        updates=4_000,
         replay_data=other,
         eval_env="CartPole-v1",
-        eval_every=3_000,
+        eval_every=4_000,
         quiet=True,
     )
     assert run.metrics[-1]["return_mean"] >= EXPERT_LEVEL

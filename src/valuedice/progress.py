@@ -22,8 +22,7 @@ class RateColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed or 0.0
         unit = task.fields["unit"]
-        per_step = task.fields["updates_per_step"]
-        updates = "" if unit == "updates" else f", {speed * per_step:.0f} updates/s"
+        updates = "" if unit == "updates" else f", {task.fields['update_rate']:.0f} updates/s"
         return Text(f"{speed:.0f} {unit}/s{updates}", style="cyan")
 
 
@@ -49,14 +48,16 @@ class Watch:
                 TextColumn("{task.fields[result]}"),
                 console=self.console,
             )
-            self.task = self.progress.add_task(escape(name), total=total, unit=unit, updates_per_step=0, result="")
+            self.task = self.progress.add_task(escape(name), total=total, unit=unit, update_rate=0.0, result="")
             self.progress.start()
 
-    def advance(self, done: int, updates: int, updates_per_step: int) -> None:
+    def advance(self, done: int, updates: int) -> None:
         """Called after every step or compiled call."""
         self.done, self.updates = done, updates
         if self.live:
-            self.progress.update(self.task, completed=done, updates_per_step=updates_per_step)
+            self.progress.update(self.task, completed=done)
+            if time.monotonic() - self._last[0] > 2:
+                self.progress.update(self.task, update_rate=self._update_rate())
 
     def evaluated(self, row: Metrics) -> None:
         """Called after every evaluation."""
@@ -69,19 +70,25 @@ class Watch:
         if self.live:
             self.progress.update(self.task, result=result)
         elif self.show == "auto":
-            now, (then, before) = time.monotonic(), self._last
-            rate = (self.updates - before) / max(now - then, 1e-9)
-            self._last = (now, self.updates)
-            remaining = (now - self.begin) / max(self.done, 1) * (self.total - self.done)
-            clock = f"{rate:.0f} updates/s, {remaining / 60:.1f} min left"
+            remaining = (time.monotonic() - self.begin) / max(self.done, 1) * (self.total - self.done)
+            clock = f"{self._update_rate():.0f} updates/s, {remaining / 60:.1f} min left"
             self.say(f"{self.name}: {self.done:,}/{self.total:,} {self.unit}, {result or 'no evaluation'}, {clock}")
+
+    def _update_rate(self) -> float:
+        """Since it was last asked for."""
+        now, (then, before) = time.monotonic(), self._last
+        self._last = (now, self.updates)
+        return (self.updates - before) / max(now - then, 1e-9)
 
     def say(self, line: str) -> None:
         """One line beside the bar."""
         if self.show == "auto":
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def close(self) -> None:
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Leaves the terminal as it was."""
         if self.live:
             self.progress.stop()

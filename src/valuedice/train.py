@@ -14,6 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +24,7 @@ from valuedice.demos import Demos
 from valuedice.demos.rows import ExpertRows, check_fit, demos_spec, fill_replay
 from valuedice.envs import EnvRef, env_name, make_env, task_spec
 from valuedice.evaluate import Evaluator
+from valuedice.explore import explore
 from valuedice.policy import Policy
 from valuedice.progress import Watch
 from valuedice.replay import Replay
@@ -125,37 +127,51 @@ class Learner:
         return {name: float(value) for name, value in diagnosis.items()} | means
 
 
-def collect(learner: Learner, replay: Replay, env: Any, steps: int, seed: int) -> Iterator[int]:
-    """Environment steps with exploration, each added to the replay buffer; yields how many there have been."""
-    algorithm, spec, normalizer = learner.algorithm, learner.spec, learner.normalizer
-    rng = np.random.default_rng([seed, 3])
-    obs, _ = env.reset(seed=seed)
-    for step in range(1, steps + 1):
-        if step <= algorithm.random_steps:
-            action = explore_uniformly(spec, rng)
+@dataclass(frozen=True)
+class Task:
+    """Where a policy trains and where it is evaluated, either of which may be nowhere."""
+
+    name: str
+    spec: Spec
+    env: gym.Env[Any, Any] | None
+    evaluator: Evaluator | None
+    expert_return: float | None
+    random_return: float | None
+
+    @classmethod
+    def open(cls, demos: Demos, env: EnvRef | None, eval_env: EnvRef | None, eval_episodes: int) -> Task:
+        """Makes the environments, and checks that the demonstrations fit them."""
+        training = None if env is None else make_env(env)
+        evaluator = None if eval_env is None else Evaluator(eval_env, eval_episodes)
+        if training is not None and env is not None:
+            name, spec = env_name(env), task_spec(training, env_name(env))
+        elif evaluator is not None:
+            name, spec = evaluator.name, evaluator.spec
         else:
-            action = explore(learner.policy, obs, algorithm.exploration_noise, rng)
-        next_obs, _, terminated, truncated, _ = env.step(action)
-        # A time limit ends the recording, not the task: only `terminated` leads to the absorbing state.
-        ends = {"terminated": bool(terminated), "truncated": bool(truncated)}
-        replay.add(normalizer(obs), spec.encode(action), normalizer(next_obs), **ends)
-        obs = env.reset()[0] if terminated or truncated else next_obs
-        yield step
+            name, spec = demos.source, demos_spec(demos)
+        check_fit(demos, spec, name)
+        scored = evaluator is not None and demos.expert_return is not None
+        random_return = evaluator.random().mean if evaluator is not None and scored else None
+        return cls(name, spec, training, evaluator, demos.expert_return, random_return)
 
+    def returns(self, policy: Policy, seed: list[int]) -> Metrics:
+        """The columns about returns; empty without an environment, the normalised one also without rewards."""
+        row: Metrics = {"return_mean": None, "return_std": None}
+        row |= {"expert_return": self.expert_return, "normalized_return": None}
+        if self.evaluator is not None:
+            result = self.evaluator.policy(policy, seed)
+            row |= {"return_mean": result.mean, "return_std": result.std}
+            # Where random actions do as well as the expert there is no scale.
+            if self.random_return is not None and self.expert_return not in (None, self.random_return):
+                span = self.expert_return - self.random_return
+                row["normalized_return"] = (result.mean - self.random_return) / span
+        return row
 
-def explore_uniformly(spec: Spec, rng: np.random.Generator) -> np.ndarray:
-    """A uniformly random action."""
-    if spec.discrete:
-        return spec.decode(np.asarray(rng.integers(spec.action_size)))
-    return spec.decode(rng.uniform(-1, 1, spec.action_size))
-
-
-def explore(policy: Policy, obs: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
-    """The mean action and Gaussian noise; a discrete policy explores by sampling."""
-    if policy.spec.discrete:
-        return policy(obs, deterministic=False, rng=rng)
-    mean = policy.mean(policy.forward(obs))
-    return policy.spec.decode(np.clip(mean + noise * rng.standard_normal(mean.shape), -1, 1))
+    def close(self) -> None:
+        """Frees the environments."""
+        for environment in (self.env, self.evaluator):
+            if environment is not None:
+                environment.close()
 
 
 def train(
@@ -181,32 +197,21 @@ def train(
     """
     begin = time.monotonic()
     total = check_budget(env, steps, updates, eval_every, seed, replay_capacity)
+    eval_env = env if eval_env is None else eval_env
     out = None if out is None else Path(out)
     if out is not None:
         refuse_other_run(out)
-    training_env = None if env is None else make_env(env)
-    eval_env = eval_env if eval_env is not None else env
-    evaluator = None if eval_env is None else Evaluator(eval_env, eval_episodes)
-    if training_env is not None and env is not None:
-        spec, name = task_spec(training_env, env_name(env)), env_name(env)
-    elif evaluator is not None:
-        spec, name = evaluator.spec, evaluator.name
-    else:
-        spec, name = demos_spec(demos), demos.source
-    check_fit(demos, spec, name)
+    task = Task.open(demos, env, eval_env, eval_episodes)
+    try:
+        normalizer = demos.normalizer()
+        replay = None if env is None else Replay(task.spec, replay_capacity)
+        if replay_data is not None:
+            check_fit(replay_data, task.spec, task.name)
+            replay = replay if replay is not None else Replay(task.spec, replay_data.rows + len(replay_data))
+            fill_replay(replay, replay_data, task.spec, normalizer)
+        expert = ExpertRows(demos, task.spec, normalizer, algorithm.rows)
+        learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed)
 
-    normalizer = demos.normalizer()
-    replay = Replay(spec, replay_capacity) if env is not None else None
-    if replay_data is not None:
-        check_fit(replay_data, spec, name)
-        if replay is None:
-            replay = Replay(spec, replay_data.rows + len(replay_data))
-        fill_replay(replay, replay_data, spec, normalizer)
-    expert = ExpertRows(demos, spec, normalizer, algorithm.rows)
-    learner = Learner(algorithm, expert, replay, normalizer, spec, seed)
-
-    folder = None
-    if out is not None:
         config = {
             "algorithm": algorithm_name(algorithm),
             **asdict(algorithm),
@@ -215,52 +220,40 @@ def train(
             "demos": demos.source,
             "episodes": len(demos),
             "replay_data": None if replay_data is None else replay_data.source,
-            "steps": total if env is not None else 0,
-            "updates": None if env is not None else total,
+            "steps": 0 if env is None else total,
+            "updates": total if env is None else None,
             "seed": seed,
             "eval_every": eval_every,
             "eval_episodes": eval_episodes,
             "replay_capacity": replay_capacity,
         }
-        folder = RunFolder(out, config)
-
-    unit = "updates" if env is None else "steps"
-    watch = Watch("none" if quiet else "auto", name, total, unit, demos.expert_return)
-    scale = None
-    if evaluator is not None and demos.expert_return is not None:
-        scale = (evaluator.random().mean, demos.expert_return)
-    metrics: list[Metrics] = []
-    try:
-        for done in progress_of(learner, training_env, replay, total, eval_every, seed):
-            watch.advance(done, learner.updates, algorithm.updates_per_step)
-            if done % eval_every and done < total:
-                continue
-            row: Metrics = {"step": 0 if env is None else done, "updates": learner.updates}
-            row["wall_seconds"] = 0.0
-            row |= returns_row(evaluator, learner.policy, [seed, done], scale, demos.expert_return)
-            row |= learner.measure()
-            row["wall_seconds"] = time.monotonic() - begin
-            metrics.append(row)
-            if folder is not None:
-                folder.log(row)
-                folder.save_policy(learner.policy)
-            watch.evaluated(row)
+        folder = None if out is None else RunFolder(out, config)
+        unit = "updates" if env is None else "steps"
+        metrics: list[Metrics] = []
+        with Watch("none" if quiet else "auto", task.name, total, unit, demos.expert_return) as watch:
+            for done in learning(learner, task.env, total, eval_every, seed):
+                watch.advance(done, learner.updates)
+                if done % eval_every and done < total:
+                    continue
+                row = {"step": 0 if env is None else done, "updates": learner.updates}
+                row |= {"wall_seconds": time.monotonic() - begin}
+                row |= task.returns(learner.policy, [seed, done]) | learner.measure()
+                metrics.append(row)
+                if folder is not None:
+                    folder.log(row)
+                    folder.save_policy(learner.policy)
+                watch.evaluated(row)
     finally:
-        watch.close()
-        if evaluator is not None:
-            evaluator.close()
-        if training_env is not None:
-            training_env.close()
+        task.close()
     if folder is not None:
         folder.finish(metrics)
     return Run(learner.policy, metrics, algorithm, learner.state, out)
 
 
-def progress_of(
-    learner: Learner, env: Any, replay: Replay | None, total: int, eval_every: int, seed: int
-) -> Iterator[int]:
+def learning(learner: Learner, env: Any, total: int, eval_every: int, seed: int) -> Iterator[int]:
     """Trains, and yields after each environment step, or offline after each compiled call."""
-    if env is None or replay is None:
+    algorithm = learner.algorithm
+    if env is None or learner.replay is None:
         chunk = math.gcd(total, eval_every, OFFLINE_BLOCK)
         for start in range(0, total, OFFLINE_BLOCK):
             # Blocks are drawn whole, however short the calls: when one evaluates must not change what is learned.
@@ -269,30 +262,20 @@ def progress_of(
                 learner.learn(jax.tree.map(itemgetter(slice(done, done + chunk)), block))
                 yield start + done + chunk
         return
-    for step in collect(learner, replay, env, total, seed):
-        if step >= learner.algorithm.training_starts:
-            learner.learn(learner.draw(learner.algorithm.updates_per_step))
+    for step in explore(
+        env,
+        learner.replay,
+        learner.spec,
+        learner.normalizer,
+        lambda: learner.policy,
+        steps=total,
+        random_steps=algorithm.random_steps,
+        noise=algorithm.exploration_noise,
+        seed=seed,
+    ):
+        if step >= algorithm.training_starts:
+            learner.learn(learner.draw(algorithm.updates_per_step))
         yield step
-
-
-def returns_row(
-    evaluator: Evaluator | None,
-    policy: Policy,
-    seed: list[int],
-    scale: tuple[float, float] | None,
-    expert_return: float | None,
-) -> Metrics:
-    """The columns about returns; empty without an environment, the normalised one also without rewards."""
-    row: Metrics = {"return_mean": None, "return_std": None}
-    row |= {"expert_return": expert_return, "normalized_return": None}
-    if evaluator is not None:
-        result = evaluator.policy(policy, seed)
-        row |= {"return_mean": result.mean, "return_std": result.std}
-        # Where random actions do as well as the expert there is no scale.
-        if scale is not None and scale[0] != scale[1]:
-            random, expert = scale
-            row["normalized_return"] = (result.mean - random) / (expert - random)
-    return row
 
 
 def check_budget(
