@@ -236,7 +236,7 @@ def test_an_archive_without_arrays_is_refused(tmp_path):
 
 def test_a_missing_file_and_a_directory_are_told_apart(tmp_path):
     missing = tmp_path / "no.npz"
-    assert refused(missing) == f"no demonstrations at {missing}; give the path of an .npz file, or a shipped name: cartpole, pendulum"
+    assert refused(missing).startswith(f"no demonstrations at {missing}; give the path of an .npz file")
     assert "is a directory" in refused(tmp_path)
     assert "no demonstrations" in refused("")
 

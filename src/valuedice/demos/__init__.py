@@ -32,10 +32,10 @@ def load_demos(
     `check=False` lets NaN and infinity pass, so that `inspect` can report them; do not train on the result.
     """
     shipped = shipped_demos()
-    path = Path(ref)
-    if str(ref) in shipped and not path.exists():
+    path: str | os.PathLike[str] = ref
+    if str(ref) in shipped and not os.path.isfile(ref):
         path = shipped[str(ref)]
-    elif not path.exists():
+    elif not os.path.exists(ref):
         raise InputError(
             f"no demonstrations at {ref}; give the path of an .npz file, or a shipped name: {', '.join(shipped)}"
         )
