@@ -159,11 +159,12 @@ def expected_value(
         action = gaussian_policy(actor, obs).sample(noise)
         action = jnp.where(absorbing, 0.0, action)
         return value(jnp.concatenate([obs, action])), action
-    probs = jnp.where(absorbing, 0.0, categorical_policy(actor, obs).probs())
-    one_hot = jnp.eye(probs.size)
-    values = jax.vmap(lambda action: value(jnp.concatenate([obs, action])))(one_hot)
-    fixed = value(jnp.concatenate([obs, jnp.zeros_like(probs)]))
-    return jnp.where(absorbing, fixed, probs @ values), probs
+    probs = categorical_policy(actor, obs).probs()
+    # In the absorbing state all of them are the fixed action, and any weights give its value.
+    actions = jnp.where(absorbing, 0.0, jnp.eye(probs.size))
+    values = jax.vmap(lambda action: value(jnp.concatenate([obs, action])))(actions)
+    expectation = jnp.where(absorbing, 1 / probs.size, probs) @ values
+    return expectation, jnp.where(absorbing, 0.0, probs)
 
 
 def policy_entropy(params: Params, spec: Spec, obs: Array, key: Array) -> Array:

@@ -73,10 +73,12 @@ def run_training(options: Any) -> int:
     from valuedice.demos import load_demos
     from valuedice.train import train
 
-    env, ref, steps, updates = options.env, options.demos, options.steps, options.updates
+    env, ref, episodes = options.env, options.demos, options.episodes
+    steps, updates = options.steps, options.updates
     if env is None and ref is None and not options.offline:
         env, ref = FIRST_RUN["env"], FIRST_RUN["demos"]
         steps = FIRST_RUN["steps"] if steps is None else steps
+        episodes = FIRST_RUN["episodes"] if episodes is None else episodes
     if ref is None:
         raise InputError("no demonstrations given; name some with --demos FILE.npz")
     if env is None and not options.offline:
@@ -85,7 +87,7 @@ def run_training(options: Any) -> int:
         raise InputError("--updates is for offline training; add --offline, or give --steps")
     if steps is not None and options.offline:
         raise InputError("--steps is for training in an environment; give --updates with --offline")
-    demos = load_demos(ref, options.episodes, options.seed, options.dones_are)
+    demos = load_demos(ref, episodes, options.seed, options.dones_are)
     extra = None
     if options.replay_data is not None:
         extra = load_demos(options.replay_data, dones_are=options.dones_are)
@@ -111,6 +113,7 @@ def run_training(options: Any) -> int:
 
 
 FIRST_RUN: dict[str, Any] = {"env": "CartPole-v1", "demos": "cartpole", "episodes": 1, "steps": 3_000}
+"""What `valuedice train` does without options."""
 
 
 def default_folder(task: str, seed: int) -> Path:
