@@ -9,13 +9,14 @@ from __future__ import annotations
 import csv
 import sys
 from pathlib import Path
+from typing import Any
 
 import valuedice as vd
 
 ENV = "MountainCarContinuous-v0"
 SEEDS = (0, 1, 2)
-QUICK = {"hidden": (64, 64), "batch_size": 128, "actor_lr": 3e-4}
-ONLINE = {"random_steps": 500, "training_starts": 500, "updates_per_step": 2}
+QUICK: dict[str, Any] = {"hidden": (64, 64), "batch_size": 128, "actor_lr": 3e-4}
+ONLINE: dict[str, Any] = {"random_steps": 500, "training_starts": 500, "updates_per_step": 2}
 
 
 def main(out: Path) -> None:

@@ -24,7 +24,7 @@ from safetensors.numpy import save_file
 from valuedice import networks
 from valuedice import policy as policy_module
 from valuedice.networks import Params, actor_init, categorical_policy, gaussian_policy
-from valuedice.policy import Policy, load_policy
+from valuedice.policy import FORMAT, Policy, load_policy
 from valuedice.types import InputError, Normalizer, Spec
 
 BOX = Spec(obs_size=3, action_size=2, low=(-1.0, 0.5), high=(3.0, 0.75))
@@ -181,8 +181,8 @@ def rewrite(path: Path, about: dict[str, Any] | None = None, **changes: Any) -> 
     with safe_open(path, framework="np") as file:
         metadata = file.metadata()
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    metadata["format"] = changes.pop("format", metadata["format"])
-    metadata["policy"] = json.dumps(json.loads(metadata["policy"]) | (about or {}))
+    description = json.loads(metadata[FORMAT]) | (about or {})
+    metadata = {changes.pop("format", FORMAT): json.dumps(description)}
     tensors |= {name.replace("_dot_", "."): array for name, array in changes.items()}
     save_file({name: array for name, array in tensors.items() if array is not None}, path, metadata)
 

@@ -227,9 +227,14 @@ def test_a_constant_feature_keeps_its_own_units():
     assert_array_equal(Normalizer.fit(np.full((3, 2), 5.0)).std, [1, 1])
 
 
-def test_a_tiny_deviation_is_floored_at_a_hundredth_of_the_typical_one():
+def test_a_deviation_that_is_tiny_beside_the_feature_itself_is_floored_at_a_thousandth_of_its_size():
     swing = np.array([[-1.0], [1]])
-    assert_allclose(Normalizer.fit(swing * [1, 2, 3, 1e-3, 0]).std, [1, 2, 3, 0.015, 1], rtol=1e-6)
+    assert_allclose(Normalizer.fit(50 + 0.01 * swing).std, [0.05001], rtol=1e-6)
+
+
+def test_the_scale_of_a_feature_does_not_depend_on_the_units_of_others():
+    swing = np.array([[-1.0], [1]])
+    assert_allclose(Normalizer.fit(swing * [1e-4, 1, 1e4, 0]).std, [1e-4, 1, 1e4, 1], rtol=1e-6)
 
 
 def test_normalised_observations_are_clipped():
@@ -287,16 +292,24 @@ def test_demonstrations_that_fit_pass_also_exactly_at_the_bounds():
 
 def test_without_an_environment_actions_span_minus_one_to_one_or_the_range_that_was_seen():
     actions = np.array([[0.5, -3, 0.2, 4], [-0.5, 1, 0.2, 4]])
-    spec = demos_spec(Demos.from_episodes([episode(1, 2, False, actions=actions)], "wide"))
+    spec = demos_spec([Demos.from_episodes([episode(1, 2, False, actions=actions)], "wide")])
     assert (spec.obs_size, spec.action_size, spec.discrete) == (1, 4, False)
     assert spec.low == (-1, -3, -1, 4)
     assert spec.high == (1, 1, 1, 5)
 
 
 def test_without_an_environment_the_largest_action_seen_counts_the_discrete_ones():
-    assert demos_spec(DISCRETE) == Spec(1, 3, discrete=True)
+    assert demos_spec([DISCRETE]) == Spec(1, 3, discrete=True)
+
+
+def test_without_an_environment_other_data_may_go_beyond_the_actions_of_the_expert():
+    near = Demos.from_episodes([episode(1, 2, False, actions=np.array([[-1.5], [1.5]]))], "expert")
+    far = Demos.from_episodes([episode(1, 2, False, actions=np.array([[-2.0], [1.0]]))], "logs")
+    assert (demos_spec([near, far]).low, demos_spec([near, far]).high) == ((-2,), (1.5,))
+    few = Demos.from_episodes([episode(1, 2, False, actions=np.array([0, 1]))], "expert")
+    assert demos_spec([few, DISCRETE]).action_size == 3
 
 
 def test_demonstrations_fit_the_task_that_they_describe():
     for demos in (CONTINUOUS, DISCRETE):
-        check_fit(demos, demos_spec(demos), "itself")
+        check_fit(demos, demos_spec([demos]), "itself")

@@ -258,7 +258,7 @@ def bare(demos: Demos) -> Demos:
 
 
 def test_without_rewards_the_normalised_return_is_empty(pendulum, tmp_path):
-    run = vd.train(small(), bare(pendulum), "Pendulum-v1", out=tmp_path / "run", **quick(steps=4))
+    run = vd.train(small(), bare(pendulum), "Pendulum-v1", out=tmp_path / "run", **quick(steps=8))
     row = read_csv(tmp_path / "run" / "metrics.csv")[-1]
     assert (row["expert_return"], row["normalized_return"]) == ("", "")
     assert float(row["return_mean"]) == pytest.approx(run.metrics[-1]["return_mean"], rel=1e-6)
@@ -416,3 +416,29 @@ def test_replay_data_of_another_task_is_refused(pendulum):
     other = Demos.from_episodes([Episode(np.zeros((2, 4)), np.zeros((2, 1)), np.zeros((2, 4)))], "other")
     with pytest.raises(InputError, match="other has observations of 4 features"):
         vd.train(small(), pendulum, updates=2, replay_data=other)
+
+
+def test_too_few_steps_for_a_single_update_are_refused(pendulum, tmp_path):
+    with pytest.raises(InputError, match="4 steps end before the first update, at step 5"):
+        vd.train(small(), pendulum, "Pendulum-v1", out=tmp_path / "run", **quick(steps=4))
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_evaluation_environment_of_another_task_is_refused_before_training(pendulum, tmp_path):
+    with pytest.raises(InputError, match="CartPole-v1 has other observations or actions than Pendulum-v1"):
+        vd.train(small(), pendulum, "Pendulum-v1", eval_env="CartPole-v1", out=tmp_path / "run", **quick(steps=8))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("slip", "message"),
+    [
+        ({"algorithm": vd.ValueDICE}, "is no algorithm"),
+        ({"demos": "pendulum"}, "load them first"),
+        ({"env": Indifferent()}, "a function that makes one"),
+    ],
+)
+def test_slips_of_a_script_are_said_in_one_line(pendulum, slip, message):
+    arguments: dict[str, Any] = {"algorithm": small(), "demos": pendulum, "env": "Pendulum-v1"} | slip
+    with pytest.raises(InputError, match=message):
+        vd.train(**arguments, **quick(steps=8))

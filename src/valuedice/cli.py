@@ -49,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return dispatch(args)
     except InputError as error:
         return fail(str(error))
+    except MemoryError as error:
+        return fail(f"not enough memory ({error}); lower --batch-size or --replay-capacity, or use less data")
     except KeyboardInterrupt:
         print("valuedice: interrupted", file=sys.stderr)  # noqa: T201
         return 130

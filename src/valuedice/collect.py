@@ -91,13 +91,27 @@ def with_noise(act: Actor, noise: float, spec: Spec, rng: np.random.Generator) -
     return disturbed
 
 
+def checked(act: Actor, obs: np.ndarray, env: Any) -> Any:
+    """The action, which somebody else's function chose."""
+    try:
+        action = act(obs)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"the policy failed on an observation: {type(error).__name__}: {error}") from error
+    shape = env.action_space.shape
+    if np.shape(action) != shape:
+        raise InputError(f"the policy gave an action of shape {np.shape(action)}; the environment takes {shape}")
+    return action
+
+
 def record(act: Actor, env: Any, seed: int) -> Episode:
     """One episode, from reset to its end."""
     obs, _ = env.reset(seed=seed)
     rows: list[tuple[Any, ...]] = []
     terminated = truncated = False
     while not (terminated or truncated):
-        action = act(obs)
+        action = checked(act, obs, env)
         next_obs, reward, terminated, truncated, _ = env.step(action)
         rows.append((obs, action, next_obs, reward))
         obs = next_obs

@@ -85,7 +85,11 @@ def task_spec(env: gym.Env[Any, Any], name: str) -> Spec:
             f"{name} has {kind} actions; only a flat Box or Discrete is supported: wrap it in an ActionWrapper "
             "that offers one of these"
         )
-    if not (np.isfinite(actions.low).all() and np.isfinite(actions.high).all()):
+    if not np.issubdtype(actions.dtype, np.floating):
+        raise InputError(f"{name} has a Box of {actions.dtype} actions; only floats or Discrete are supported")
+    with np.errstate(over="ignore"):
+        span = actions.high.astype(np.float32) - actions.low.astype(np.float32)
+    if not np.isfinite(span).all():
         raise InputError(f"{name} has unbounded actions; give them finite bounds with an ActionWrapper")
     low, high = (tuple(np.asarray(bound, float).tolist()) for bound in (actions.low, actions.high))
     return Spec(obs_size, actions.shape[0], low=low, high=high)

@@ -36,7 +36,7 @@ def rollout(
     act: Callable[[np.ndarray, np.ndarray], np.ndarray], envs: list[gym.Env[Any, Any]], seeds: np.ndarray
 ) -> Evaluation:
     """One episode of each environment. `act` sees the observations of those still running, and which these are."""
-    obs = np.stack([env.reset(seed=int(seed))[0] for env, seed in zip(envs, seeds, strict=True)])
+    obs = np.stack([env.reset(seed=int(seed))[0] for env, seed in zip(envs, seeds, strict=True)], dtype=np.float32)
     returns, lengths = np.zeros(len(envs)), np.zeros(len(envs), int)
     running = np.arange(len(envs))
     while running.size:

@@ -13,9 +13,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from valuedice.types import Spec
+from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, Spec
 
-LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
 # Expert actions of exactly ±1 are common and atanh(1) is infinite: a likelihood is taken this far inside.
 ACTION_EPS = 1e-6
 

@@ -1,7 +1,7 @@
 """The artefact: a policy in plain numpy, saved as one safetensors file that holds all it needs.
 
 The file holds `layer{i}.kernel`, `layer{i}.bias`, `obs_mean`, `obs_std` and, for continuous actions, `action_low`
-and `action_high`; its metadata the format's version, the kind of policy and the clip of normalised observations.
+and `action_high`; its metadata, under the name of the format, the kind of policy and how observations are clipped.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from valuedice.types import InputError, Normalizer, Spec
+from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, InputError, Normalizer, Spec
 
-FORMAT = 1
-LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
+FORMAT = "valuedice-policy-1"
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,8 @@ class Policy:
             "obs_clip": self.normalizer.clip,
             "first_action": self.spec.first_action,
         }
-        metadata = {"format": f"valuedice-policy-{FORMAT}", "policy": json.dumps(about)}
+        # One entry, because safetensors writes several in random order: equal policies are equal files.
+        metadata = {FORMAT: json.dumps(about)}
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.partial")
@@ -100,19 +100,19 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
-            form = metadata.get("format", "")
             # Tensors of a foreign file may be of a type that numpy does not have.
-            names = file.keys() if form == f"valuedice-policy-{FORMAT}" else ()
+            names = file.keys() if FORMAT in metadata else ()
             tensors = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, TypeError, ValueError) as error:
         raise InputError(f"{path} is no readable safetensors file ({error}); save the policy again") from None
-    if form != f"valuedice-policy-{FORMAT}":
+    if FORMAT not in metadata:
+        form = next((name for name in metadata if name.startswith("valuedice-policy-")), "unknown")
         raise InputError(
-            f"{path} is of format {form or 'unknown'!r}; this version reads 'valuedice-policy-{FORMAT}': "
+            f"{path} is of format {form!r}; this version reads {FORMAT!r}: "
             "use the version of valuedice that wrote it, or save the policy again"
         )
     try:
-        return _from_tensors(tensors, json.loads(metadata["policy"]))
+        return _from_tensors(tensors, json.loads(metadata[FORMAT]))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{path} is damaged ({error}); save the policy again") from None
 

@@ -93,8 +93,13 @@ class Learner:
         """K stacked batches."""
         shape = (updates, self.algorithm.batch_size)
         expert, initial = self.expert.draw(self.rng, shape)
-        replay = self.replay.draw(self.rng, shape, self.algorithm.rows) if self.replay else None
-        return Batch(expert, initial, replay)
+        return Batch(expert, initial, self._draw_replay(self.rng, shape))
+
+    def _draw_replay(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Transition | None:
+        """Nothing where there are no rows, or no use for them."""
+        if not self.replay or not self.algorithm.uses_replay:
+            return None
+        return self.replay.draw(rng, shape, self.algorithm.rows)
 
     def learn(self, batches: Batch) -> None:
         """An update on each of the stacked batches."""
@@ -121,7 +126,7 @@ class Learner:
         rows = self.expert.all()
         # A generator of its own: measuring must not change what is learned.
         rng = np.random.default_rng([self.updates, 2])
-        replay = self.replay.draw(rng, (DIAGNOSED_ROWS,), self.algorithm.rows) if self.replay else None
+        replay = self._draw_replay(rng, (DIAGNOSED_ROWS,))
         batch = Batch(rows, rows.obs, replay, self.expert.weight, self.expert.initial_weight)
         diagnosis = run_diagnosis(self.algorithm, self.state, batch)
         return {name: float(value) for name, value in diagnosis.items()} | means
@@ -139,8 +144,16 @@ class Task:
     random_return: float | None
 
     @classmethod
-    def open(cls, demos: Demos, env: EnvRef | None, eval_env: EnvRef | None, eval_episodes: int) -> Task:
-        """Makes the environments, and checks that the demonstrations fit them."""
+    def open(
+        cls,
+        demos: Demos,
+        replay_data: Demos | None,
+        env: EnvRef | None,
+        eval_env: EnvRef | None,
+        eval_episodes: int,
+    ) -> Task:
+        """Makes the environments, and checks that they and all data are of one task."""
+        data = [demos] if replay_data is None else [demos, replay_data]
         training = None if env is None else make_env(env)
         evaluator = None if eval_env is None else Evaluator(eval_env, eval_episodes)
         if training is not None and env is not None:
@@ -148,8 +161,13 @@ class Task:
         elif evaluator is not None:
             name, spec = evaluator.name, evaluator.spec
         else:
-            name, spec = demos.source, demos_spec(demos)
-        check_fit(demos, spec, name)
+            name, spec = demos.source, demos_spec(data)
+        for part in data:
+            check_fit(part, spec, name)
+        if evaluator is not None and evaluator.spec != spec:
+            raise InputError(
+                f"{evaluator.name} has other observations or actions than {name}; evaluate in the same task"
+            )
         scored = evaluator is not None and demos.expert_return is not None
         random_return = evaluator.random().mean if evaluator is not None and scored else None
         return cls(name, spec, training, evaluator, demos.expert_return, random_return)
@@ -196,17 +214,22 @@ def train(
     the environment that training uses. `replay_data` is other, non-expert data in the replay buffer.
     """
     begin = time.monotonic()
+    check_types(algorithm, demos, replay_data, env, eval_env)
     total = check_budget(env, steps, updates, eval_every, seed, replay_capacity)
+    if env is not None and total < algorithm.training_starts:
+        raise InputError(
+            f"{total} steps end before the first update, at step {algorithm.training_starts}; take more steps, or "
+            "lower training_starts"
+        )
     eval_env = env if eval_env is None else eval_env
     out = None if out is None else Path(out)
     if out is not None:
         refuse_other_run(out)
-    task = Task.open(demos, env, eval_env, eval_episodes)
+    task = Task.open(demos, replay_data, env, eval_env, eval_episodes)
     try:
         normalizer = demos.normalizer()
         replay = None if env is None else Replay(task.spec, replay_capacity)
         if replay_data is not None:
-            check_fit(replay_data, task.spec, task.name)
             replay = replay if replay is not None else Replay(task.spec, replay_data.rows + len(replay_data))
             fill_replay(replay, replay_data, task.spec, normalizer)
         expert = ExpertRows(demos, task.spec, normalizer, algorithm.rows)
@@ -276,6 +299,21 @@ def learning(learner: Learner, env: Any, total: int, eval_every: int, seed: int)
         if step >= algorithm.training_starts:
             learner.learn(learner.draw(algorithm.updates_per_step))
         yield step
+
+
+def check_types(algorithm: Any, demos: Any, replay_data: Any, env: EnvRef | None, eval_env: EnvRef | None) -> None:
+    """Slips that a script makes, which would otherwise show as an error deep inside."""
+    if not isinstance(algorithm, tuple(ALGORITHMS.values())):
+        raise InputError(f"{algorithm!r} is no algorithm; give an object such as ValueDICE()")
+    for data in (demos, replay_data):
+        if not isinstance(data, Demos | None) or demos is None:
+            raise InputError(f"demonstrations are {data!r}; load them first, with load_demos")
+    for place in (env, eval_env):
+        if isinstance(place, gym.Env):
+            raise InputError(
+                "an environment is given as an object; give its id, or a function that makes one, since evaluation "
+                "needs several"
+            )
 
 
 def check_budget(

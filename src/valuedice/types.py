@@ -16,6 +16,10 @@ Metrics = dict[str, Any]
 """Names to scalars."""
 
 
+LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
+"""Bounds of a Gaussian policy's log standard deviation."""
+
+
 class InputError(ValueError):
     """Something the user gave cannot be used; the message is one line: what is wrong, and what to do."""
 
@@ -95,11 +99,12 @@ class Normalizer:
     def fit(cls, observations: np.ndarray) -> Normalizer:
         """From rows of observations. A feature that (almost) never moves in the demonstrations says nothing
         about its scale, and dividing by its tiny deviation would make any movement at test time enormous:
-        a constant feature keeps its own units, and no scale is below a hundredth of the typical one."""
+        a constant feature keeps its own units, and no scale is below a thousandth of the feature's own size."""
         mean, std = observations.mean(0, dtype=np.float64), observations.std(0, dtype=np.float64)
-        constant = std <= 1e-6 * (1 + np.abs(mean))
-        floor = 0.01 * np.median(std[~constant]) if not constant.all() else 1.0
-        std = np.where(constant, 1.0, np.maximum(std, floor))
+        size = np.abs(observations).max(0).astype(np.float64)
+        # Rounding in float32 moves a constant by this much.
+        constant = std <= 1e-6 * size
+        std = np.where(constant, 1.0, np.maximum(std, 1e-3 * size))
         return cls(mean.astype(np.float32), std.astype(np.float32))
 
     def __call__(self, observations: np.ndarray) -> np.ndarray:

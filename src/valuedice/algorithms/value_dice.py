@@ -39,6 +39,10 @@ from valuedice.networks import (
 )
 from valuedice.types import Batch, InputError, Metrics, Sampling, Spec, Transition
 
+# Folded into the key where something is measured: what is learned must not depend on it.
+MEASURING = 2**31
+PARTITION_DECAY = 0.99
+
 
 def bellman_residual(nu: Array, nu_next: Array, discount: float) -> Array:
     """x = ν(s,a) - γ ν(s′,a′): the change of variables of Equation 9, by the one s′ that was seen."""
@@ -125,7 +129,7 @@ def split_like(parts: list[Array], joined: Array) -> list[Array]:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["actor", "nu", "actor_opt", "nu_opt", "log_partition", "key"],
+    data_fields=["actor", "nu", "actor_opt", "nu_opt", "log_partition", "updates", "key"],
     meta_fields=["spec"],
 )
 @dataclass(frozen=True)
@@ -137,7 +141,8 @@ class State:
     actor_opt: optax.OptState
     nu_opt: optax.OptState
     log_partition: Array
-    """Running estimate of log E_mix e^x, the constant that `log_ratio` takes off."""
+    """Running mean, from zero, of log E_mix e^x over minibatches: the constant that `log_ratio` takes off."""
+    updates: Array
     key: Array
     spec: Spec
 
@@ -200,6 +205,11 @@ class ValueDICE:
             raise InputError(f"hidden is {self.hidden}; it must hold at least one width, each at least 1")
 
     @property
+    def uses_replay(self) -> bool:
+        """With α = 0 no replay data enters, neither the objective nor the penalty."""
+        return self.replay_regularization > 0
+
+    @property
     def rows(self) -> Sampling:
         """How `train` draws the rows of a batch."""
         return Sampling(self.discount, self.initial_states, self.sampling, self.absorbing)
@@ -215,6 +225,7 @@ class ValueDICE:
             actor_opt=adam_init(actor),
             nu_opt=adam_init(nu),
             log_partition=jnp.zeros(()),
+            updates=jnp.zeros((), jnp.int32),
             key=key,
             spec=spec,
         )
@@ -255,7 +266,7 @@ class ValueDICE:
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """A step of max over π, min over ν (Equation 13), both gradients at the old parameters."""
         key, key_action, key_mix = jax.random.split(state.key, 3)
-        if self.replay_regularization == 0:
+        if not self.uses_replay:
             batch = batch._replace(replay=None)
 
         def saddle(nu: Params, actor: Params) -> tuple[Array, Metrics]:
@@ -272,11 +283,9 @@ class ValueDICE:
         (nu_gradient, actor_gradient), metrics = jax.grad(saddle, (0, 1), has_aux=True)(state.nu, state.actor)
         nu, nu_opt = adam_step(self.nu_lr, state.nu, nu_gradient, state.nu_opt)
         actor, actor_opt = adam_step(-self.actor_lr, state.actor, actor_gradient, state.actor_opt)
-        log_partition = 0.99 * state.log_partition + 0.01 * metrics["log_term"]
-        state = replace(
-            state, actor=actor, nu=nu, actor_opt=actor_opt, nu_opt=nu_opt, log_partition=log_partition, key=key
-        )
-        return state, metrics
+        constant = PARTITION_DECAY * state.log_partition + (1 - PARTITION_DECAY) * metrics["log_term"]
+        networks = {"actor": actor, "nu": nu, "actor_opt": actor_opt, "nu_opt": nu_opt}
+        return replace(state, **networks, log_partition=constant, updates=state.updates + 1, key=key), metrics
 
     def diagnose(self, state: State, batch: Batch) -> Metrics:
         """What a user without rewards can watch: J on `batch` (all the expert's rows), without penalties.
@@ -285,8 +294,8 @@ class ValueDICE:
         between runs of equal settings. `effective_sample_size` is the share of the rows that carries the
         weights e^x: 1 where all are alike.
         """
-        key_action, key_entropy = jax.random.split(jax.random.fold_in(state.key, 0))
-        if self.replay_regularization == 0:
+        key_action, key_entropy = jax.random.split(jax.random.fold_in(state.key, MEASURING))
+        if not self.uses_replay:
             batch = batch._replace(replay=None)
         terms = self.terms(state.nu, state.actor, state.spec, batch, key_action, apply_chunks)
         objective, log_term = self.objective(terms, batch)
@@ -310,12 +319,15 @@ class ValueDICE:
         """log [((1-α) dπ + α dRB) / ((1-α) dE + α dRB)] of each row, as far as ν knows it (Equation 20).
 
         Minus this is the reward that ValueDICE implicitly maximises. The expectation over a′ is exact for
-        discrete actions, else a mean over `samples`.
+        discrete actions, else a mean over `samples`. The constant is a running mean over minibatches, so the
+        ratio is right up to a small one.
         """
         batch = Batch(transition, transition.obs[:1], None)
 
         def residual(key: Array) -> Array:
             return self.terms(state.nu, state.actor, state.spec, batch, key, apply_chunks).x_expert
 
-        keys = jax.random.split(state.key, 1 if state.spec.discrete else samples)
-        return jnp.mean(jax.lax.map(residual, keys), axis=0) - state.log_partition
+        keys = jax.random.split(jax.random.fold_in(state.key, MEASURING), 1 if state.spec.discrete else samples)
+        # A running mean that began at zero is too small by what it has not yet seen.
+        seen = 1 - PARTITION_DECAY ** jnp.maximum(state.updates, 1)
+        return jnp.mean(jax.lax.map(residual, keys), axis=0) - state.log_partition / seen

@@ -98,12 +98,15 @@ def _cumulative(weights: np.ndarray) -> np.ndarray:
     return sums / sums[-1]
 
 
-def demos_spec(demos: Demos) -> Spec:
-    """The shape of a task of which only demonstrations are known: actions in [-1, 1] if they fit, else in the
-    range that was seen."""
+def demos_spec(data: list[Demos]) -> Spec:
+    """The shape of a task of which only data is known: actions in [-1, 1] if they fit, else in the range seen.
+    Where they are not alike, that of the first; `check_fit` then says so."""
+    demos = data[0]
+    alike = [part for part in data if part.discrete == demos.discrete]
     if demos.discrete:
-        return Spec(demos.obs_size, demos.action_size, discrete=True)
-    actions = np.concatenate([episode.actions for episode in demos.episodes])
+        return Spec(demos.obs_size, max(part.action_size for part in alike), discrete=True)
+    alike = [part for part in alike if part.action_size == demos.action_size]
+    actions = np.concatenate([episode.actions for part in alike for episode in part.episodes])
     low, high = actions.min(0), actions.max(0)
     low, high = np.where((low < -1) | (high > 1), low, -1.0), np.where((low < -1) | (high > 1), high, 1.0)
     high = np.where(high > low, high, low + 1.0)
