@@ -23,6 +23,7 @@ Imitation learning from a few demonstrations, without rewards.
   demos convert REF OUT       write it in this library's own format
   demos collect               record demonstrations with a policy
   ring                        the paper's Ring MDP study, exactly: figure and numbers
+  bench                       milliseconds an update, beside the limit of the machine
 
   -h, --help                  this text; valuedice COMMAND --help for a command's options
   --version                   the version
@@ -32,6 +33,7 @@ COMMANDS = {
     "train": "training:train_command",
     "evaluate": "others:evaluate_command",
     "ring": "others:ring_command",
+    "bench": "bench:bench_command",
     "demos inspect": "demonstrations:inspect_command",
     "demos convert": "demonstrations:convert_command",
     "demos collect": "demonstrations:collect_command",

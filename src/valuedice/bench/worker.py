@@ -1,0 +1,132 @@
+"""One process of the bench, kept to its cores: a round of every contestant for each line that it reads."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from valuedice.algorithms import ALGORITHMS
+from valuedice.bench.flops import Product, value_dice_products
+from valuedice.train import run_updates
+from valuedice.types import Batch, Spec, Transition
+
+PRODUCTS = {"value-dice": value_dice_products}
+"""What each algorithm needs."""
+UPDATES = 4
+CALLS = 5
+
+
+def random_batch(settings: Any, spec: Spec, shape: tuple[int, ...]) -> Batch:
+    """Rows of the right shape; no absorbing states."""
+    rng = np.random.default_rng(0)
+
+    def observations() -> np.ndarray:
+        obs = rng.standard_normal((*shape, spec.obs_size + 1), np.float32)
+        obs[..., -1] = 0
+        return obs
+
+    def rows() -> Transition:
+        action = rng.uniform(-1, 1, (*shape, spec.action_size)).astype(np.float32)
+        return Transition(observations(), action, observations())
+
+    return Batch(rows(), observations(), rows())
+
+
+def jax_contestant(settings: Any, spec: Spec) -> Callable[[], None]:
+    """The compiled call that training makes."""
+    state = settings.init(jax.random.key(0), spec)
+    batches = random_batch(settings, spec, (UPDATES, settings.batch_size))
+
+    def call() -> None:
+        nonlocal state
+        state, metrics = run_updates(settings, state, batches)
+        jax.block_until_ready((state, metrics))
+
+    return call
+
+
+def sgemm_contestant(products: list[Product]) -> Callable[[], None]:
+    """All matrix products of an update by numpy, and nothing else."""
+    rng = np.random.default_rng(0)
+    work = [
+        (
+            rng.standard_normal((p.rows, p.inner), np.float32),
+            rng.standard_normal((p.inner, p.columns), np.float32),
+            np.empty((p.rows, p.columns), np.float32),
+        )
+        for p in products
+    ]
+
+    def call() -> None:
+        for _ in range(UPDATES):
+            for left, right, out in work:
+                np.matmul(left, right, out=out)
+
+    return call
+
+
+def torch_contestant(settings: Any, spec: Spec) -> Callable[[], None]:
+    """The same update in PyTorch."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    from valuedice.bench.torch_value_dice import TorchValueDICE
+
+    learner = TorchValueDICE(settings, spec.obs_size, spec.action_size)
+    batch = jax.tree.map(torch.from_numpy, random_batch(settings, spec, (settings.batch_size,)))
+
+    def call() -> None:
+        for _ in range(UPDATES):
+            learner.update(batch.expert, batch.initial, batch.replay)
+
+    return call
+
+
+def setting(request: dict[str, Any]) -> tuple[Any, Spec]:
+    """The algorithm and the task that a request names."""
+    overrides: dict[str, Any] = dict(request["overrides"])
+    if "hidden" in overrides:
+        overrides["hidden"] = tuple(overrides["hidden"])
+    return ALGORITHMS[request["name"]](**overrides), Spec(request["obs_size"], request["action_size"])
+
+
+def products(request: dict[str, Any]) -> list[Product]:
+    """The arithmetic of one update."""
+    return PRODUCTS[request["name"]](*setting(request))
+
+
+def contestants(request: dict[str, Any]) -> dict[str, Callable[[], None]]:
+    """What takes turns for one algorithm."""
+    turns = {"update": jax_contestant(*setting(request)), "limit": sgemm_contestant(products(request))}
+    if importlib.util.find_spec("torch") is not None and request["name"] == "value-dice":
+        turns["torch"] = torch_contestant(*setting(request))
+    return turns
+
+
+def main() -> None:
+    """Reads a line of JSON (what to measure), writes one (milliseconds an update of each contestant)."""
+    known: dict[str, dict[str, Callable[[], None]]] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        if line not in known:
+            known[line] = contestants(request)
+            for call in known[line].values():
+                call()
+        times: dict[str, list[float]] = {name: [] for name in known[line]}
+        for _ in range(CALLS):
+            for name, call in known[line].items():
+                begin = time.perf_counter()
+                call()
+                times[name].append((time.perf_counter() - begin) / UPDATES * 1e3)
+        gflop = sum(product.flops for product in products(request)) / 1e9
+        print(json.dumps({"times": times, "gflop": gflop}), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
