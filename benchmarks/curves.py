@@ -32,15 +32,19 @@ def experiments(folder: Path) -> dict[str, list[dict[str, np.ndarray]]]:
 
 
 def write_table(groups: dict[str, list[dict[str, np.ndarray]]], path: Path) -> None:
-    """The last evaluation of every seed, and their mean."""
+    """The last evaluation of every seed, and their mean; `last_quarter` is the mean of all late evaluations."""
     with path.open("w", newline="") as file:
         table = csv.writer(file)
-        table.writerow(["experiment", "seeds", "expert_return", "return_mean", "normalized_mean", "normalized"])
+        table.writerow(
+            ["experiment", "seeds", "expert_return", "return_mean", "normalized_mean", "normalized", "last_quarter"]
+        )
         for name, runs in groups.items():
             last = np.array([run["return_mean"][-1] for run in runs])
             normalized = np.array([run["normalized_return"][-1] for run in runs])
             row = [name, len(runs), f"{runs[0]['expert_return'][-1]:.0f}", f"{last.mean():.0f}"]
             row += [f"{normalized.mean():.3f}", " ".join(f"{value:.3f}" for value in normalized)]
+            late = [run["normalized_return"][-(len(run["step"]) // 4) :].mean() for run in runs]
+            row.append(f"{np.mean(late):.3f}")
             table.writerow(row)
             print(*row, sep=", ")
 
