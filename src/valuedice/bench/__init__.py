@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from valuedice.runs import hardware, versions
+from valuedice.types import InputError
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Worker:
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
-            raise RuntimeError("a process of the bench died; its message is above")
+            raise InputError("a process of the bench ended early; mend what its message above names, and try again")
         return json.loads(answer)
 
     def stop(self) -> None:
