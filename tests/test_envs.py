@@ -11,7 +11,8 @@ import pytest
 from gymnasium import spaces
 
 from valuedice.envs import env_name, limit_time, make_env, task_spec
-from valuedice.types import InputError, Spec
+from valuedice.errors import InputError
+from valuedice.types import Spec
 
 FLAT = spaces.Box(-1, 1, (3,))
 

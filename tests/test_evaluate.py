@@ -12,9 +12,10 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
+from valuedice.errors import InputError
 from valuedice.evaluate import Evaluator, evaluate
 from valuedice.policy import Policy
-from valuedice.types import InputError, Normalizer, Spec
+from valuedice.types import Normalizer, Spec
 
 SLOPE = 0.25
 

@@ -10,31 +10,33 @@ import pytest
 import valuedice
 
 ROOT = Path(valuedice.__file__).parent
-DATA = {"types", "replay", "demos"}
-TASK = {"types", "envs", "policy", "evaluate"}
+DATA = {"errors", "types", "replay", "demos"}
+TASK = {"errors", "types", "envs", "policy", "evaluate"}
 
 ALLOWED: dict[str, set[str]] = {
     "": set(),  # the public API: everything is imported when it is first used
+    "errors": set(),
     "types": set(),
+    "machine": {"errors"},
     "networks": {"types"},
     "losses": {"networks", "types"},
-    "algorithms": {"losses", "networks", "types"},
+    "algorithms": {"errors", "losses", "networks", "types"},
     "replay": {"types"},
-    "demos": {"types", "replay"},
-    "policy": {"types"},
-    "envs": {"types"},
+    "demos": {"errors", "types", "replay"},
+    "policy": {"errors", "types"},
+    "envs": {"errors", "types"},
     "scripted": set(),
     "progress": {"types"},
-    "runs": {"types", "policy"},
-    "evaluate": {"types", "envs", "policy"},
+    "runs": {"errors", "types", "machine", "policy"},
+    "evaluate": {"errors", "types", "envs", "policy"},
     "collect": DATA | TASK,
     "explore": {"types", "policy", "replay"},
-    "train": DATA | TASK | {"algorithms", "explore", "progress", "runs"},
-    "bench": {"types", "algorithms", "networks", "runs", "train"},
+    "train": DATA | TASK | {"algorithms", "explore", "machine", "progress", "runs"},
+    "bench": {"errors", "types", "algorithms", "machine", "networks", "train"},
     "ring_figure": set(),
-    "ring": {"types", "algorithms", "ring_figure"},
-    "commands": DATA | TASK | {"algorithms", "bench", "collect", "ring", "runs", "train"},
-    "cli": {"", "commands", "types"},
+    "ring": {"errors", "types", "algorithms", "ring_figure"},
+    "commands": DATA | TASK | {"algorithms", "bench", "collect", "machine", "ring", "runs", "train"},
+    "cli": {"", "commands", "errors", "machine"},
 }
 """Of each module or subpackage, which others of ours it may import, also inside functions."""
 

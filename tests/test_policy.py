@@ -23,9 +23,10 @@ from safetensors.numpy import save_file
 
 from valuedice import networks
 from valuedice import policy as policy_module
+from valuedice.errors import InputError
 from valuedice.networks import Params, actor_init, categorical_policy, gaussian_policy
 from valuedice.policy import FORMAT, Policy, load_policy
-from valuedice.types import InputError, Normalizer, Spec
+from valuedice.types import Normalizer, Spec
 
 BOX = Spec(obs_size=3, action_size=2, low=(-1.0, 0.5), high=(3.0, 0.75))
 FOUR = Spec(obs_size=3, action_size=4, discrete=True, first_action=5)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from valuedice.errors import InputError
 from valuedice.ring import (
     NEXT,
     ONLY_STATE_0,
@@ -29,7 +30,6 @@ from valuedice.ring import (
     sparse_expert,
     stochastic_expert,
 )
-from valuedice.types import InputError
 
 DISCOUNT = SPARSE.discount
 # The paper's figure: 0→1, 1→2, 2→1, 3→2, 4→3, 5→4, 6→7, 7→0.

@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from valuedice.demos import Demos, Episode
 from valuedice.demos.rows import ExpertRows, check_fit, demos_spec, episode_weights
-from valuedice.types import InputError, Normalizer, Sampling, Spec
+from valuedice.errors import InputError
+from valuedice.types import Normalizer, Sampling, Spec
 
 GAMMA = 0.8
 DRAWS = 200_000

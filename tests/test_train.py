@@ -19,10 +19,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 import valuedice as vd
 from valuedice.algorithms import ALGORITHMS, Algorithm
 from valuedice.demos import Demos, Episode
+from valuedice.errors import InputError
 from valuedice.evaluate import Evaluator
 from valuedice.policy import Policy
 from valuedice.train import Run, Task
-from valuedice.types import Batch, InputError, Metrics, Spec, Transition
+from valuedice.types import Batch, Metrics, Spec, Transition
 
 SMALL: dict[str, Any] = {
     "hidden": (16,),
@@ -285,7 +286,7 @@ class Indifferent(gym.Env[Any, Any]):
 
 def test_where_random_actions_do_as_well_as_the_expert_the_normalised_return_is_empty(online):
     evaluator = Evaluator(Indifferent, 2)
-    task = Task("Indifferent", evaluator.spec, None, evaluator, expert_return=0.0, random_return=0.0)
+    task = Task("Indifferent", evaluator.spec, None, evaluator, expert_return=0.0)
     row = task.returns(online.policy, [0, 0])
     assert (row["return_mean"], row["normalized_return"]) == (0.0, None)
 

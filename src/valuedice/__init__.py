@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from valuedice.algorithms import ValueDICE
     from valuedice.collect import collect_demos
     from valuedice.demos import Demos, Episode, load_demos
+    from valuedice.errors import InputError
     from valuedice.evaluate import evaluate
     from valuedice.policy import Policy, load_policy
     from valuedice.train import Run, train
-    from valuedice.types import InputError
 
 __version__ = version("valuedice")
 
@@ -23,7 +23,7 @@ __version__ = version("valuedice")
 _HOMES = {
     "Demos": "demos",
     "Episode": "demos",
-    "InputError": "types",
+    "InputError": "errors",
     "Policy": "policy",
     "Run": "train",
     "ValueDICE": "algorithms",

@@ -10,7 +10,8 @@ from typing import Any
 
 from valuedice import __version__
 from valuedice.commands import colourless, say
-from valuedice.types import InputError
+from valuedice.errors import InputError
+from valuedice.machine import limit_threads
 
 USAGE = """\
 usage: valuedice COMMAND [OPTIONS]
@@ -83,8 +84,21 @@ def dispatch(args: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         return fail(f"no command {name!r}; there are: {', '.join(COMMANDS)}")
+    # Here, since the command's modules load numpy.
+    if name == "train" and (count := threads_asked(args)) is not None:
+        limit_threads(count)
     module, function = COMMANDS[name].split(":")
     return getattr(import_module(f"valuedice.commands.{module}"), function)(args[len(name.split()) :])
+
+
+def threads_asked(args: list[str]) -> int | None:
+    """The value of `--threads`; what is no number is left to the command to refuse."""
+    for place, arg in enumerate(args):
+        name, _, value = arg.partition("=")
+        value = value or "".join(args[place + 1 : place + 2])
+        if name == "--threads" and value.isdigit() and int(value):
+            return int(value)
+    return None
 
 
 if __name__ == "__main__":

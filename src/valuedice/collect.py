@@ -10,9 +10,10 @@ import numpy as np
 
 from valuedice.demos import Demos, Episode
 from valuedice.envs import EnvRef, env_name, limit_time, make_env, task_spec
+from valuedice.errors import InputError
 from valuedice.evaluate import check_same_task
 from valuedice.policy import Policy, load_policy
-from valuedice.types import InputError, Spec
+from valuedice.types import Spec
 
 Actor = Callable[[np.ndarray], Any]
 """One observation → one action, in the units of the environment."""

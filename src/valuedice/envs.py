@@ -10,7 +10,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from valuedice.types import InputError, Spec
+from valuedice.errors import InputError
+from valuedice.types import Spec
 
 EnvRef = str | Callable[[], gym.Env]
 """A registered id (also "module:Id-v0", which imports the module first), or a function that makes one."""

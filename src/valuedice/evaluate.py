@@ -10,8 +10,8 @@ import gymnasium as gym
 import numpy as np
 
 from valuedice.envs import EnvRef, env_name, limit_time, make_env, task_spec
+from valuedice.errors import InputError
 from valuedice.policy import Policy
-from valuedice.types import InputError
 
 
 @dataclass(frozen=True)

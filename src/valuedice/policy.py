@@ -16,7 +16,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, InputError, Normalizer, Spec
+from valuedice.errors import InputError
+from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, Normalizer, Spec
 
 FORMAT = "valuedice-policy-1"
 

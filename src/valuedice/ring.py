@@ -18,8 +18,8 @@ import optax
 from jax import Array
 
 from valuedice.algorithms.value_dice import bellman_residual, dice_objective
+from valuedice.errors import InputError
 from valuedice.ring_figure import draw
-from valuedice.types import InputError
 
 # π moves ten times slower than ν, so that ν stays near its minimum for the π of the moment. Both step sizes
 # decay to zero: Adam divides by the size of the gradients, so at constant ones it converges and then swings.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import os
-import platform
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from valuedice.errors import InputError
+from valuedice.machine import hardware, versions
 from valuedice.policy import Policy
-from valuedice.types import InputError, Metrics
+from valuedice.types import Metrics
 
 FORMAT = 1
 
@@ -94,20 +94,3 @@ def format_cell(value: Any) -> str:
     if value is None:
         return ""
     return str(value) if isinstance(value, int | str) else f"{float(value):.7g}"
-
-
-def versions() -> dict[str, str]:
-    """Of what decides the numbers."""
-    names = ("valuedice", "jax", "jaxlib", "optax", "numpy", "gymnasium", "mujoco")
-    return {"python": platform.python_version()} | {name: version(name) for name in names}
-
-
-def hardware() -> dict[str, Any]:
-    """Of this machine."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    model = platform.processor()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        model = names[0].partition(":")[2].strip() if names else model
-    return {"machine": platform.machine(), "processor": model, "cores": cores, "system": platform.platform()}

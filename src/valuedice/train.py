@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,21 @@ import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from valuedice.algorithms import ALGORITHMS, Algorithm
 from valuedice.demos import Demos
 from valuedice.demos.rows import ExpertRows, check_fit, demos_spec, fill_replay
 from valuedice.envs import EnvRef, env_name, make_env, task_spec
+from valuedice.errors import InputError
 from valuedice.evaluate import Evaluator
 from valuedice.explore import explore
+from valuedice.machine import threads
 from valuedice.policy import Policy
 from valuedice.progress import Watch
 from valuedice.replay import Replay
 from valuedice.runs import RunFolder, refuse_other_run
-from valuedice.types import Batch, InputError, Metrics, Normalizer, Spec, Transition
+from valuedice.types import Batch, Metrics, Normalizer, Spec, Transition
 
 DEFAULT_STEPS = 10_000
 DEFAULT_UPDATES = 40_000
@@ -53,6 +56,12 @@ class Run:
     def transitions(self, demos: Demos) -> Transition:
         """Raw episodes as the networks see them, for example for `algorithm.log_ratio(state, …)`."""
         return ExpertRows(demos, self.policy.spec, self.policy.normalizer, self.algorithm.rows).all()
+
+
+@partial(jax.jit, static_argnums=(0, 2))
+def start(algorithm: Algorithm, key: Array, spec: Spec) -> Any:
+    """The algorithm's first state."""
+    return algorithm.init(key, spec)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -82,7 +91,7 @@ class Learner:
     ) -> None:
         self.algorithm, self.expert, self.replay = algorithm, expert, replay
         self.normalizer, self.spec = normalizer, spec
-        self.state = algorithm.init(jax.random.key(seed), spec)
+        self.state = start(algorithm, jax.random.key(seed), spec)
         self.rng = np.random.default_rng([seed, 1])
         self.updates = 0
         self._sums: dict[str, float] = {}
@@ -141,7 +150,6 @@ class Task:
     env: gym.Env[Any, Any] | None
     evaluator: Evaluator | None
     expert_return: float | None
-    random_return: float | None
 
     @classmethod
     def open(
@@ -168,9 +176,14 @@ class Task:
             raise InputError(
                 f"{evaluator.name} has other observations or actions than {name}; evaluate in the same task"
             )
-        scored = evaluator is not None and demos.expert_return is not None
-        random_return = evaluator.random().mean if evaluator is not None and scored else None
-        return cls(name, spec, training, evaluator, demos.expert_return, random_return)
+        return cls(name, spec, training, evaluator, demos.expert_return)
+
+    @cached_property
+    def random_return(self) -> float | None:
+        """Of uniformly random actions; None where there is nothing to compare it with."""
+        if self.evaluator is None or self.expert_return is None:
+            return None
+        return self.evaluator.random().mean
 
     def returns(self, policy: Policy, seed: list[int]) -> Metrics:
         """The columns about returns; empty without an environment, the normalised one also without rewards."""
@@ -249,6 +262,7 @@ def train(
             "eval_every": eval_every,
             "eval_episodes": eval_episodes,
             "replay_capacity": replay_capacity,
+            "threads": threads(),
         }
         folder = None if out is None else RunFolder(out, config)
         unit = "updates" if env is None else "steps"

@@ -1,4 +1,4 @@
-"""What the layers pass to each other: rows, batches, the shape of a task, and the error a user sees.
+"""What the layers pass to each other: rows, batches, and the shape of a task.
 
 Numpy only, so that a policy can be loaded and called without JAX. A `NamedTuple` is a JAX pytree as it is.
 """
@@ -18,10 +18,6 @@ Metrics = dict[str, Any]
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
 """Bounds of a Gaussian policy's log standard deviation."""
-
-
-class InputError(ValueError):
-    """Something the user gave cannot be used; the message is one line: what is wrong, and what to do."""
 
 
 class Transition(NamedTuple):

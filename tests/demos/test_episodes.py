@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from valuedice.demos import Demos, Episode
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 
 def episode(start: int, steps: int = 2, terminated: bool = False, **changes) -> Episode:

@@ -5,7 +5,7 @@ import pytest
 
 from valuedice.demos import Demos, Episode
 from valuedice.demos.inspect import format_report, inspect
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 
 def demos_of(actions, rewards=True, **options) -> Demos:

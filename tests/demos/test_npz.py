@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from valuedice.demos import Demos, load_demos
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 # Three episodes in six rows: terminated after 2, time limit after 3, cut after 1.
 OBS = np.array([[0, 0], [1, 0], [10, 0], [11, 0], [12, 0], [20, 0]], np.float32)

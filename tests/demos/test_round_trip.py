@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
 from valuedice.demos import Demos, Episode, load_demos, npz
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 finite = st.floats(-1e6, 1e6, width=32)
 

@@ -26,6 +26,7 @@ import optax
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from valuedice.errors import InputError
 from valuedice.losses import gradient_penalty, orthogonal_penalty
 from valuedice.networks import (
     Params,
@@ -37,7 +38,7 @@ from valuedice.networks import (
     expected_value,
     policy_entropy,
 )
-from valuedice.types import Batch, InputError, Metrics, Sampling, Spec, Transition
+from valuedice.types import Batch, Metrics, Sampling, Spec, Transition
 
 # Folded into the key where something is measured: what is learned must not depend on it.
 MEASURING = 2**31

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from valuedice.runs import hardware, versions
-from valuedice.types import InputError
+from valuedice.errors import InputError
+from valuedice.machine import hardware, versions
 
 
 @dataclass(frozen=True)

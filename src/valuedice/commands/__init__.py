@@ -7,7 +7,7 @@ import io
 import re
 from typing import Any
 
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 
 def say(text: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from valuedice.commands import parse, say
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 
 @dataclass(frozen=True)

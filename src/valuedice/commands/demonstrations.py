@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tyro.conf import Positional
 
 from valuedice.commands import parse, say
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from valuedice.commands import parse, say
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 
 @dataclass(frozen=True)

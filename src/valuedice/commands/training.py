@@ -10,7 +10,7 @@ import tyro
 
 from valuedice.algorithms import ALGORITHMS
 from valuedice.commands import parse, say
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class TrainOptions:
     """Rows of the replay buffer."""
     dones_are: Literal["truncated", "terminated"] | None = None
     """What `dones` means in the authors' file format, which does not tell."""
+    threads: int | None = None
+    """Cores to use; all by default. For several runs side by side, 1 for each is the best use of them."""
     quiet: bool = False
     """Show no progress."""
 
@@ -71,7 +73,12 @@ def train_command(args: list[str]) -> int:
 def run_training(options: Any) -> int:
     """Loads what the options name, trains, and says what came of it."""
     from valuedice.demos import load_demos
+    from valuedice.machine import keep_compiled
     from valuedice.train import train
+
+    if options.threads is not None and options.threads < 1:
+        raise InputError(f"threads is {options.threads}; it must be at least 1")
+    keep_compiled()
 
     env, ref, episodes = options.env, options.demos, options.episodes
     steps, updates = options.steps, options.updates

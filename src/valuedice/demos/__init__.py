@@ -7,7 +7,7 @@ from pathlib import Path
 
 from valuedice.demos import npz
 from valuedice.demos.episodes import Demos, Episode
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 __all__ = ["Demos", "Episode", "load_demos", "shipped_demos"]
 

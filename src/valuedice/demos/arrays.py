@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 
 def check_rows(where: str, arrays: Mapping[str, np.ndarray]) -> int:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from valuedice.demos.arrays import as_actions, as_matrix, as_vector, check_rows, describe, first_nonfinite
-from valuedice.types import InputError, Normalizer
+from valuedice.errors import InputError
+from valuedice.types import Normalizer
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from valuedice.demos.arrays import describe, first_nonfinite, gaps
 from valuedice.demos.episodes import Demos
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 AT_BOUND = 1e-6
 """How near to a bound an action counts as on it."""

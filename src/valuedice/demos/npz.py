@@ -21,7 +21,7 @@ from valuedice.demos.arrays import (
     gaps,
 )
 from valuedice.demos.episodes import Demos, Episode
-from valuedice.types import InputError
+from valuedice.errors import InputError
 
 DonesAre = Literal["truncated", "terminated"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from valuedice.demos.episodes import Demos
+from valuedice.errors import InputError
 from valuedice.replay import Replay
-from valuedice.types import InputError, Normalizer, Sampling, Spec, Transition
+from valuedice.types import Normalizer, Sampling, Spec, Transition
 
 
 def fill_replay(replay: Replay, demos: Demos, spec: Spec, normalizer: Normalizer) -> None:
