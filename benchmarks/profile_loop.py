@@ -1,7 +1,7 @@
 """Where the time of an online run goes: `python benchmarks/profile_loop.py DEMOS OUT.json [--steps N]`.
 
-A run of HalfCheetah-v5 as `valuedice train` makes it, in a folder, with a clock around each part. The clocks are read a
-few times an environment step, which costs microseconds.
+A run of HalfCheetah-v5 as `valuedice train` makes it, in a folder, with a clock around each part. The clocks are
+read a few times an environment step, which costs microseconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Seconds from a command to what one waits for: `python benchmarks/start_up.py DEMOS OUT.json [--rounds N]`.
 
-`valuedice train` until its first update is done, with an empty and with a filled cache of compiled code, and the help
-texts. Every measurement is a process of its own; best and median of the rounds.
+`valuedice train` until its first update is done, with an empty and with a filled cache of compiled code, and the
+help texts. Every measurement is a process of its own; best and median of the rounds.
 """
 
 from __future__ import annotations
