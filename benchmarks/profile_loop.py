@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -46,24 +45,23 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10_000)
     options = parser.parse_args()
     keep_compiled()
-    import valuedice.train as loaded  # noqa: F401
-    from valuedice import evaluate, explore, runs  # noqa: F401
+    from valuedice import explore, keeper, learner, runs, task, train
 
-    loop: Any = sys.modules["valuedice.train"]
-    steps: Any = sys.modules["valuedice.explore"]
     begin = time.perf_counter()
-    loop.run_updates = clocked("compiled update", loop.run_updates)
-    loop.Learner.draw = clocked("drawing batches", loop.Learner.draw)
-    loop.Task.returns = clocked("evaluation: 10 episodes", loop.Task.returns)
-    loop.Learner.measure = clocked("evaluation: divergence and diagnostics", loop.Learner.measure)
-    loop.RunFolder.log = clocked("run folder", loop.RunFolder.log)
-    loop.RunFolder.save_policy = clocked("run folder", loop.RunFolder.save_policy)
-    loop.Task.open = clocked("start: environments", loop.Task.open)
-    loop.start = clocked("start: networks", loop.start)
-    steps.noisy_action = clocked("acting (and copying the policy)", steps.noisy_action)
+    learner.run_updates = clocked("compiled update", learner.run_updates)
+    learner.Learner.draw = clocked("drawing batches", learner.Learner.draw)
+    task.Task.returns = clocked("evaluation: 10 episodes", task.Task.returns)
+    learner.Learner.measure = clocked("evaluation: divergence and diagnostics", learner.Learner.measure)
+    runs.RunFolder.log = clocked("run folder", runs.RunFolder.log)
+    runs.RunFolder.save_policy = clocked("run folder", runs.RunFolder.save_policy)
+    runs.RunFolder.__init__ = clocked("run folder", runs.RunFolder.__init__)
+    keeper.Keeper.save = clocked("checkpoints", keeper.Keeper.save)
+    task.Task.open = clocked("start: environments", task.Task.open)
+    learner.start = clocked("start: networks", learner.start)
+    explore.noisy_action = clocked("acting (and copying the policy)", explore.noisy_action)
     demos = load_demos(options.demos, 1, 0)
     with tempfile.TemporaryDirectory() as folder:
-        loop.train(ValueDICE(), demos, "HalfCheetah-v5", steps=options.steps, seed=0, out=Path(folder) / "run")
+        train(ValueDICE(), demos, "HalfCheetah-v5", steps=options.steps, seed=0, out=Path(folder) / "run")
     total = time.perf_counter() - begin
     seconds["environment steps, replay, the rest"] = total - sum(seconds.values())
     parts = {

@@ -26,8 +26,7 @@ import valuedice.machine
 keep = valuedice.machine.keep_compiled
 def patched():
     keep()
-    import valuedice.train
-    learner = sys.modules["valuedice.train"].Learner
+    from valuedice.learner import Learner as learner
     learn = learner.learn
     def first(self, batches):
         learn(self, batches)

@@ -27,10 +27,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "paper": {},
     "actor-lr-3e-5": {"actor_lr": 3e-5},
     "1-update-a-step-actor-lr-4e-5": {"updates_per_step": 1, "actor_lr": 4e-5},
-    "2-updates-a-step-actor-lr-2e-5": {"updates_per_step": 2, "actor_lr": 2e-5},
     "8-updates-a-step": {"updates_per_step": 8},
     "batch-64": {"batch_size": 64},
-    "batch-128": {"batch_size": 128},
 }
 MEAN_OVER = 100
 """Environment steps that the averaged actor remembers."""
@@ -41,10 +39,13 @@ def one_run(demos: Path, setting: str, seed: int, begin: float) -> dict[str, Any
     from valuedice.algorithms import ValueDICE
     from valuedice.demos import load_demos
     from valuedice.demos.rows import ExpertRows
+    from valuedice.explore import Explorer
+    from valuedice.learner import Learner
     from valuedice.machine import keep_compiled, threads
     from valuedice.policy import Policy
     from valuedice.replay import Replay
-    from valuedice.train import Learner, Task, learning
+    from valuedice.task import Task
+    from valuedice.training import Training
 
     keep_compiled()
     algorithm = ValueDICE(**SETTINGS[setting])
@@ -52,10 +53,13 @@ def one_run(demos: Path, setting: str, seed: int, begin: float) -> dict[str, Any
     task = Task.open(episodes, None, ENV, ENV, 10)
     normalizer = episodes.normalizer()
     expert = ExpertRows(episodes, task.spec, normalizer, algorithm.rows)
-    learner = Learner(algorithm, expert, Replay(task.spec, STEPS), normalizer, task.spec, seed)
+    replay = Replay(task.spec, STEPS)
+    learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed)
+    exploration = {"random_steps": algorithm.random_steps, "noise": algorithm.exploration_noise, "seed": seed}
+    training = Training(learner, Explorer(task.env, replay, task.spec, normalizer, **exploration))
     mean = learner.policy.layers
     rows: list[tuple[float, int, float, float]] = []
-    for step in learning(learner, task.env, STEPS, EVERY, seed):
+    for step in training.advance(STEPS, EVERY):
         pairs = zip(mean, learner.policy.layers, strict=True)
         mean = tuple((k + (kernel - k) / MEAN_OVER, b + (bias - b) / MEAN_OVER) for (k, b), (kernel, bias) in pairs)
         if step % EVERY or step <= algorithm.training_starts:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from valuedice.explore import explore
+from valuedice.explore import Explorer
 from valuedice.policy import Policy
 from valuedice.replay import Replay
 from valuedice.types import Normalizer, Spec
@@ -56,8 +56,9 @@ def unasked() -> Policy:
 def run(env, spec, policy, *, steps, random_steps=0, noise=0.0, seed=7):
     """The actions, as one array, and the buffer."""
     replay = Replay(spec, capacity=steps + 10)
-    settings = {"steps": steps, "random_steps": random_steps, "noise": noise, "seed": seed}
-    assert list(explore(env, replay, spec, NORMALIZER, policy, **settings)) == list(range(1, steps + 1))
+    explorer = Explorer(env, replay, spec, NORMALIZER, random_steps=random_steps, noise=noise, seed=seed)
+    for _ in range(steps):
+        explorer.step(policy)
     return np.array(env.actions), replay
 
 
@@ -152,6 +153,7 @@ def test_actions_are_stored_encoded():
 
 def test_every_step_is_stored_before_it_is_counted():
     replay = Replay(BOX, 10)
-    settings = {"steps": 4, "random_steps": 4, "noise": 0.0, "seed": 0}
-    for step in explore(Recorder(), replay, BOX, NORMALIZER, unasked, **settings):
-        assert len(replay) == step
+    explorer = Explorer(Recorder(), replay, BOX, NORMALIZER, random_steps=4, noise=0.0, seed=0)
+    for step in range(1, 5):
+        explorer.step(unasked)
+        assert len(replay) == explorer.steps == step

@@ -185,7 +185,7 @@ def test_the_normaliser_and_bounds_of_the_policy_are_those_of_data_and_task(onli
 
 def test_a_run_folder_holds_what_the_design_promises(online):
     names = {path.name for path in folder(online).iterdir() if "tfevents" not in path.name}
-    assert names == {"config.json", "metrics.csv", "policy.safetensors", "summary.json"}
+    assert names == {"config.json", "metrics.csv", "policy.safetensors", "summary.json", "checkpoint", ".lock"}
     events = list(folder(online).glob("events.out.tfevents*"))
     assert len(events) == 1
     assert events[0].stat().st_size > 0
@@ -234,10 +234,13 @@ def test_the_config_says_how_to_repeat_the_run(online, pendulum):
 
 
 def test_a_folder_that_holds_a_run_is_refused_and_left_as_it_is(online, pendulum):
-    before = {path: path.read_bytes() for path in folder(online).iterdir()}
+    def content() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in folder(online).rglob("*") if path.is_file()}
+
+    before = content()
     with pytest.raises(InputError, match="already holds a run"):
         vd.train(small(), pendulum, updates=2, out=online.out)
-    assert {path: path.read_bytes() for path in folder(online).iterdir()} == before
+    assert content() == before
 
 
 # Returns.

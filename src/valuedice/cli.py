@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from valuedice import __version__
-from valuedice.commands import colourless, say
-from valuedice.errors import InputError
-from valuedice.machine import limit_threads
+from valuedice.commands import colourless, say, value_of
+from valuedice.errors import DivergenceError, InputError, Interrupted
+from valuedice.machine import limit_threads, threads
 
 USAGE = """\
 usage: valuedice COMMAND [OPTIONS]
@@ -45,6 +50,8 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; the exit code says how it ended."""
     args = list(sys.argv[1:] if argv is None else argv)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
@@ -54,9 +61,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(str(error))
     except MemoryError as error:
         return fail(f"not enough memory ({error}); lower --batch-size or --replay-capacity, or use less data")
-    except KeyboardInterrupt:
-        print("valuedice: interrupted", file=sys.stderr)  # noqa: T201
-        return 130
+    except DivergenceError as error:
+        print(f"valuedice: {error}", file=sys.stderr)  # noqa: T201
+        return 3
+    except KeyboardInterrupt as stop:
+        print(f"valuedice: {stop or 'interrupted'}", file=sys.stderr)  # noqa: T201
+        return 128 + (stop.signum if isinstance(stop, Interrupted) else signal.SIGINT)
+
+
+def interrupt(signum: int, _: Any) -> None:
+    """SIGTERM ends a command as Ctrl-C does."""
+    raise Interrupted(signum, "interrupted")
 
 
 def fail(message: str) -> int:
@@ -84,21 +99,21 @@ def dispatch(args: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         return fail(f"no command {name!r}; there are: {', '.join(COMMANDS)}")
-    # Here, since the command's modules load numpy.
-    if name == "train" and (count := threads_asked(args)) is not None:
-        limit_threads(count)
+    if name == "train":
+        # Here, since the command's modules load numpy.
+        limit_threads(threads_asked(args))
     module, function = COMMANDS[name].split(":")
     return getattr(import_module(f"valuedice.commands.{module}"), function)(args[len(name.split()) :])
 
 
-def threads_asked(args: list[str]) -> int | None:
-    """The value of `--threads`; what is no number is left to the command to refuse."""
-    for place, arg in enumerate(args):
-        name, _, value = arg.partition("=")
-        value = value or "".join(args[place + 1 : place + 2])
-        if name == "--threads" and value.isdigit() and int(value):
-            return int(value)
-    return None
+def threads_asked(args: list[str]) -> int:
+    """The value of `--threads`, or what a resumed run had; what is no number is left to the command to refuse."""
+    value = value_of("--threads", args)
+    folder = value_of("--resume", args)
+    if value is None and folder is not None:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            value = str(json.loads((Path(folder) / "config.json").read_text()).get("threads"))
+    return int(value) if value and value.isdigit() and int(value) else threads()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,30 +13,107 @@ from valuedice.replay import Replay
 from valuedice.types import Normalizer, Spec
 
 
-def explore(
-    env: Any,
-    replay: Replay,
-    spec: Spec,
-    normalizer: Normalizer,
-    policy: Callable[[], Policy],
-    *,
-    steps: int,
-    random_steps: int,
-    noise: float,
-    seed: int,
-) -> Iterator[int]:
-    """Adds one transition after another, of random actions first and then of the policy of the moment; yields how
-    many there have been."""
-    rng = np.random.default_rng([seed, 3])
-    obs, _ = env.reset(seed=seed)
-    for step in range(1, steps + 1):
-        action = random_action(spec, rng) if step <= random_steps else noisy_action(policy(), obs, noise, rng)
-        next_obs, _, terminated, truncated, _ = env.step(action)
+class Explorer:
+    """Adds one transition after another, of random actions first and then of the policy of the moment.
+
+    It can be saved in the middle of an episode without help from the environment: what is stored is how the episode
+    began and the actions since, and they are played again.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        replay: Replay,
+        spec: Spec,
+        normalizer: Normalizer,
+        *,
+        random_steps: int,
+        noise: float,
+        seed: int,
+    ) -> None:
+        self.env, self.replay, self.spec, self.normalizer = env, replay, spec, normalizer
+        self.random_steps, self.noise, self.seed = random_steps, noise, seed
+        self.rng = np.random.default_rng([seed, 3])
+        self.steps = 0
+        self.obs: np.ndarray | None = None
+        """None between episodes."""
+        self._actions: list[np.ndarray] = []
+        self._start: dict[str, Any] = {"seed": seed}
+        """How the episode began: with a seed, or with the generator of the environment in some state."""
+
+    def step(self, policy: Callable[[], Policy]) -> None:
+        """One step; the policy is not asked while actions are random."""
+        obs = self._reset() if self.obs is None else self.obs
+        self.steps += 1
+        random = self.steps <= self.random_steps
+        action = random_action(self.spec, self.rng) if random else noisy_action(policy(), obs, self.noise, self.rng)
+        next_obs, _, terminated, truncated, _ = self.env.step(action)
         # A time limit ends the recording, not the task: only `terminated` leads to the absorbing state.
         ends = {"terminated": bool(terminated), "truncated": bool(truncated)}
-        replay.add(normalizer(obs), spec.encode(action), normalizer(next_obs), **ends)
-        obs = env.reset()[0] if terminated or truncated else next_obs
-        yield step
+        self.replay.add(self.normalizer(obs), self.spec.encode(action), self.normalizer(next_obs), **ends)
+        self._actions.append(action)
+        self.obs = next_obs
+        if terminated or truncated:
+            self.obs, self._actions, self._start = None, [], {}
+
+    def _reset(self) -> np.ndarray:
+        """Begins an episode; the environment is seeded once, at the first."""
+        if "seed" in self._start:
+            return self.env.reset(seed=self._start["seed"])[0]
+        generator = generator_of(self.env)
+        self._start = {"generator": None if generator is None else generator.bit_generator.state}
+        return self.env.reset()[0]
+
+    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and facts, from which `restore` goes on."""
+        start = self._start
+        if self.obs is None and "seed" not in start:
+            generator = generator_of(self.env)
+            start = {"generator": None if generator is None else generator.bit_generator.state}
+        arrays = {} if self.obs is None else {"obs": np.asarray(self.obs), "actions": np.array(self._actions)}
+        return arrays, {"steps": self.steps, "rng": self.rng.bit_generator.state, "start": start}
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Goes on where another one was saved; says so where the environment cannot be brought there."""
+        self.steps, self._start = facts["steps"], facts["start"]
+        self.rng.bit_generator.state = facts["rng"]
+        set_generator(self.env, self._start.get("generator"))
+        if not arrays:
+            return
+        obs = self._reset()
+        actions, self._actions = list(arrays["actions"]), []
+        ended = False
+        while actions and not ended:
+            self._actions.append(actions.pop(0))
+            obs, _, terminated, truncated, _ = self.env.step(self._actions[-1])
+            ended = terminated or truncated
+        self.obs = obs
+        if ended or not np.array_equal(obs, arrays["obs"]):
+            warnings.warn(
+                "the environment does not repeat an episode from the same start and actions; a new episode begins, "
+                "and the run will not be bit-identical to one that was never interrupted",
+                stacklevel=2,
+            )
+            self.replay.cut()
+            seed = int(np.random.SeedSequence([self.seed, self.steps]).generate_state(1)[0])
+            self.obs, self._actions, self._start = None, [], {"seed": seed}
+
+
+def generator_of(env: Any) -> np.random.Generator | None:
+    """The environment's own random numbers, where it keeps them as Gymnasium does."""
+    generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
+    return generator if isinstance(generator, np.random.Generator) else None
+
+
+def set_generator(env: Any, state: dict[str, Any] | None) -> None:
+    """Puts them back; what cannot be put back shows when the episode is played again."""
+    generator = generator_of(env)
+    if (
+        generator is not None
+        and state is not None
+        and state["bit_generator"] == type(generator.bit_generator).__name__
+    ):
+        generator.bit_generator.state = state
 
 
 def random_action(spec: Spec, rng: np.random.Generator) -> np.ndarray:

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from valuedice.errors import InputError
+from valuedice.files import write_whole
 from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, Normalizer, Spec
 
 FORMAT = "valuedice-policy-1"
@@ -68,6 +69,12 @@ class Policy:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the file whole or not at all."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content of the file."""
         tensors = {"obs_mean": self.normalizer.mean, "obs_std": self.normalizer.std}
         for index, (kernel, bias) in enumerate(self.layers):
             tensors |= {f"layer{index}.kernel": kernel, f"layer{index}.bias": bias}
@@ -84,11 +91,7 @@ class Policy:
         }
         # One entry, because safetensors writes several in random order: equal policies are equal files.
         metadata = {FORMAT: json.dumps(about)}
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.partial")
-        save_file({name: np.ascontiguousarray(t) for name, t in tensors.items()}, partial, metadata)
-        os.replace(partial, path)
+        return save({name: np.ascontiguousarray(t) for name, t in tensors.items()}, metadata)
 
 
 def load_policy(path: str | os.PathLike[str]) -> Policy:

@@ -29,13 +29,15 @@ class RateColumn(ProgressColumn):
 class Watch:
     """Shows how far a run is. `unit` is what `total` counts."""
 
-    def __init__(self, show: Show, name: str, total: int, unit: str, expert_return: float | None) -> None:
-        self.show, self.name, self.total, self.unit = show, name, total, unit
+    def __init__(
+        self, show: Show, name: str, total: int, unit: str, expert_return: float | None, start: int = 0
+    ) -> None:
+        self.show, self.name, self.total, self.unit, self.start = show, name, total, unit, start
         self.expert = "" if expert_return is None else f" (expert {expert_return:.0f})"
         self.console = Console(file=sys.stderr)
         self.live = show == "auto" and self.console.is_terminal
         self.begin = time.monotonic()
-        self.done = 0
+        self.done = start
         self.updates = 0
         self._last = (self.begin, 0)
         if self.live:
@@ -48,7 +50,9 @@ class Watch:
                 TextColumn("{task.fields[result]}"),
                 console=self.console,
             )
-            self.task = self.progress.add_task(escape(name), total=total, unit=unit, update_rate=0.0, result="")
+            self.task = self.progress.add_task(
+                escape(name), total=total, completed=start, unit=unit, update_rate=0.0, result=""
+            )
             self.progress.start()
 
     def advance(self, done: int, updates: int) -> None:
@@ -70,7 +74,7 @@ class Watch:
         if self.live:
             self.progress.update(self.task, result=result)
         elif self.show == "auto":
-            remaining = (time.monotonic() - self.begin) / max(self.done, 1) * (self.total - self.done)
+            remaining = (time.monotonic() - self.begin) / max(self.done - self.start, 1) * (self.total - self.done)
             clock = f"{self._update_rate():.0f} updates/s, {remaining / 60:.1f} min left"
             self.say(f"{self.name}: {self.done:,}/{self.total:,} {self.unit}, {result or 'no evaluation'}, {clock}")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 
 from valuedice.types import Sampling, Spec, Transition
@@ -47,16 +50,28 @@ class Replay:
         if terminated or truncated:
             self._close(terminated)
 
-    def _append(self) -> int:
-        slot = self.count % self.capacity
-        self.first[slot], self.last[slot], self.looped[slot] = self.episode_start, -1, False
-        self.count += 1
-        return slot
+    def _append(self, rows: int = 1) -> Any:
+        """Slots of new rows; a number for one row."""
+        slots = (
+            self.count % self.capacity if rows == 1 else np.arange(self.count, self.count + rows) % self.capacity
+        )
+        self.first[slots], self.last[slots], self.looped[slots] = self.episode_start, -1, False
+        self.count += rows
+        return slots
 
     def _close(self, terminated: bool) -> None:
         live = np.arange(max(self.episode_start, self.oldest), self.count) % self.capacity
         self.last[live], self.looped[live] = self.count - 1, terminated
         self.episode_start = self.count
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self.count = self.episode_start = 0
+
+    def cut(self) -> None:
+        """Closes the open episode, if there is one, as a time limit would."""
+        if self.count > self.episode_start:
+            self._close(terminated=False)
 
     @property
     def oldest(self) -> int:
@@ -67,6 +82,34 @@ class Replay:
         """The transitions of these numbers."""
         slots = numbers % self.capacity
         return Transition(self.obs[slots], self.action[slots], self.next_obs[slots])
+
+    def export(self, start: int, stop: int) -> np.ndarray:
+        """The rows from one number to another as a matrix [s, a, s′, end], for a checkpoint. `end` is 1 where an
+        episode was cut, 2 where it looped."""
+        numbers = np.arange(start, stop)
+        slots = numbers % self.capacity
+        end = (self.last[slots] == numbers) * (1 + self.looped[slots])
+        parts = [self.obs[slots], self.action[slots], self.next_obs[slots], end[:, None]]
+        return np.concatenate(parts, axis=1, dtype=np.float32)
+
+    @property
+    def width(self) -> int:
+        """Columns of such a matrix."""
+        return 2 * self.obs.shape[1] + self.action.shape[1] + 1
+
+    def restore(self, first: int, matrix: np.ndarray) -> None:
+        """Takes exported rows back, the first of which has this number; called in the order of the numbers."""
+        if not self.count:
+            self.count = self.episode_start = first
+        widths = np.cumsum([self.obs.shape[1], self.action.shape[1], self.obs.shape[1]])
+        ends = np.flatnonzero(matrix[:, -1])
+        for start, stop in pairwise([0, *(ends + 1).tolist(), len(matrix)]):
+            if stop > start:
+                rows = matrix[start:stop]
+                slots = np.atleast_1d(self._append(stop - start))
+                self.obs[slots], self.action[slots], self.next_obs[slots], end = np.split(rows, widths, axis=1)
+                if end[-1, 0]:
+                    self._close(terminated=end[-1, 0] == 2)
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sampling: Sampling) -> Transition:
         """Random rows. Both terms of the objective see the same ones, so their weights need not be exact: a

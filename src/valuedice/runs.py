@@ -1,68 +1,148 @@
-"""A run folder: `config.json`, `metrics.csv`, TensorBoard events, `policy.safetensors`, `summary.json`."""
+"""A run folder: configuration, metrics, TensorBoard events, policy, checkpoints, summary."""
 
 from __future__ import annotations
 
 import csv
+import errno
+import io
 import json
-import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from valuedice.checkpoint import Checkpoints
 from valuedice.errors import InputError
+from valuedice.files import write_json, write_whole
 from valuedice.machine import hardware, versions
 from valuedice.policy import Policy
 from valuedice.types import Metrics
 
-FORMAT = 1
+try:
+    import fcntl
+except ImportError:  # Windows, where a folder is not locked
+    fcntl = None
+
+FORMAT = 2
+"""1 had no checkpoints."""
+MAY_CHANGE = {"format", "steps", "updates", "eval_every", "checkpoint_seconds", "demos", "replay_data", "command"}
+"""Settings that a resumed run may have changed: they do not decide what is learned. That the demonstrations are the
+same is told by their fingerprint, not by their place."""
 
 
 class RunFolder:
     """What a run leaves behind. Created only after everything the user gave has been checked."""
 
-    def __init__(self, path: Path, config: dict[str, Any]) -> None:
-        self.path = path
-        refuse_other_run(path)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            write_json(path / "config.json", {"format": FORMAT, **config})
-        except OSError as error:
-            raise InputError(f"cannot write to {path} ({error.strerror}); choose another --out") from None
-        # Imported here: it takes a second that `valuedice --help` should not.
-        from tensorboardX import SummaryWriter
-
-        self._events = SummaryWriter(str(path), write_to_disk=True)
-        self._columns: list[str] = []
+    def __init__(self, path: Path, config: dict[str, Any], resume: bool = False) -> None:
+        self.path, self.config = path, {"format": FORMAT, **config}
+        if resume:
+            check_unchanged(path, self.config)
+        else:
+            refuse_other_run(path)
+        with self.writing():
+            (path / "checkpoint").mkdir(parents=True, exist_ok=True)
+            self._lock = lock(path)
+        self.checkpoints = Checkpoints(path / "checkpoint")
+        self._events: Any = None
         self._rows: list[Metrics] = []
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A disk that refuses is one line, with what to do about it."""
+        try:
+            yield
+        except OSError as error:
+            advice = f"mend that, then go on with: valuedice train --resume {self.path}"
+            if not (self.path / "config.json").exists():
+                advice = "choose another --out"
+            elif error.errno == errno.ENOSPC:
+                advice = f"free some space, then go on with: valuedice train --resume {self.path}"
+            raise InputError(f"cannot write to {self.path} ({error.strerror}); {advice}") from None
+
+    def begin(self, rows: list[Metrics]) -> None:
+        """Starts metrics and events with these rows; what an interrupted run wrote after them is dropped."""
+        # Imported here: it takes a second that `valuedice --help` should not.
+        from tensorboardX.record_writer import RecordWriter
+
+        with self.writing():
+            write_json(self.path / "config.json", self.config)
+            for stale in self.path.glob("events.out.tfevents.*"):
+                stale.unlink()
+            name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+            self._events = RecordWriter(str(self.path / name))
+            self._write_event(None)
+            for row in rows:
+                self._write_event(row)
+            self._rows = list(rows)
+            (self.path / "metrics.csv").unlink(missing_ok=True)
+            if rows:
+                self._write_metrics()
 
     def log(self, row: Metrics) -> None:
         """One evaluation, to `metrics.csv` and TensorBoard; None becomes an empty cell."""
+        with self.writing():
+            self._rows.append(row)
+            self._write_metrics()
+            self._write_event(row)
+
+    def _write_metrics(self) -> None:
         # A row before the first update has fewer columns than the others.
-        new = [name for name in row if name not in self._columns]
-        self._columns += new
-        self._rows.append(row)
-        with (self.path / "metrics.csv").open("w" if new else "a", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerows([self._columns] if new else [])
-            for each in self._rows if new else [row]:
-                writer.writerow([format_cell(each.get(name)) for name in self._columns])
-        clock = row["step"] or row["updates"]
-        for name, value in row.items():
-            if value is not None and name not in ("step", "updates"):
-                self._events.add_scalar(name, value, clock)
+        columns = list(dict.fromkeys(name for row in self._rows for name in row))
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(columns)
+        writer.writerows([format_cell(row.get(name)) for name in columns] for row in self._rows)
+        write_whole(self.path / "metrics.csv", text.getvalue())
+
+    def _write_event(self, row: Metrics | None) -> None:
+        """A record of TensorBoard's, written at once: its usual writer is a thread, whose failures nobody sees."""
+        # Made at run time, unknown to type checkers.
+        Event: Any = import_module("tensorboardX.proto.event_pb2").Event  # noqa: N806
+        Summary: Any = import_module("tensorboardX.proto.summary_pb2").Summary  # noqa: N806
+        if row is None:
+            event = Event(wall_time=time.time(), file_version="brain.Event:2")
+        else:
+            values = {k: v for k, v in row.items() if v is not None and k not in ("step", "updates")}
+            summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
+            event = Event(wall_time=time.time(), step=row["step"] or row["updates"], summary=summary)
+        self._events.write(event.SerializeToString())
+        self._events.flush()
 
     def save_policy(self, policy: Policy) -> None:
         """The policy of the latest evaluation, never the best of several."""
-        policy.save(self.path / "policy.safetensors")
+        with self.writing():
+            write_whole(self.path / "policy.safetensors", policy.to_bytes())
 
     def finish(self, rows: list[Metrics]) -> None:
         """`summary.json`: the last row, the best row, versions, hardware."""
         scored = [row for row in rows if row["return_mean"] is not None]
         best = max(scored, key=lambda row: row["return_mean"]) if scored else None
-        write_json(
-            self.path / "summary.json",
-            {"last": rows[-1], "best": best, "versions": versions(), "hardware": hardware()},
-        )
-        self._events.close()
+        about = {"last": rows[-1], "best": best, "versions": versions(), "hardware": hardware()}
+        with self.writing():
+            write_json(self.path / "summary.json", {"format": FORMAT, **about})
+
+    def close(self) -> None:
+        """Lets go of the folder."""
+        # A disk that refused has been spoken of already.
+        with suppress(OSError):
+            if self._events is not None:
+                self._events.close()
+        self._lock.close()
+
+
+def lock(path: Path) -> IO[str]:
+    """Held while the file is open: the system lets go of it when the process ends, however it ends."""
+    file = (path / ".lock").open("w")
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise InputError(f"another run is using {path}; wait for it, or choose another folder") from None
+    return file
 
 
 def refuse_other_run(path: Path) -> None:
@@ -70,7 +150,24 @@ def refuse_other_run(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give --out a folder")
     if any((path / name).exists() for name in ("config.json", "metrics.csv", "policy.safetensors", "summary.json")):
-        raise InputError(f"{path} already holds a run; choose another --out, or remove that folder first")
+        raise InputError(
+            f"{path} already holds a run; choose another --out, remove that folder, or go on with --resume {path}"
+        )
+
+
+def check_unchanged(path: Path, config: dict[str, Any]) -> None:
+    """A run is resumed with the settings that it began with."""
+    old, new = read_config(path), json.loads(json.dumps(config))
+    if old.get("format") != FORMAT:
+        needed = "a newer version of valuedice" if old.get("format", 0) > FORMAT else "a new run, in another folder"
+        raise InputError(f"{path} has format {old.get('format')}, this version resumes {FORMAT}; it needs {needed}")
+    names = sorted((old.keys() | new.keys()) - MAY_CHANGE)
+    changed = [f"{n} was {old.get(n)}, now {new.get(n)}" for n in names if old.get(n) != new.get(n)]
+    if changed:
+        raise InputError(
+            f"{path} was begun with other settings: {'; '.join(changed)}; resume without these changes, or start a "
+            "new run"
+        )
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -79,14 +176,9 @@ def read_config(path: Path) -> dict[str, Any]:
         config = json.loads((path / "config.json").read_text())
     except (OSError, ValueError) as error:
         raise InputError(f"{path / 'config.json'} cannot be read ({error}); is {path} a run folder?") from None
-    return config if isinstance(config, dict) else {}
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(partial, path)
+    if not isinstance(config, dict) or not isinstance(config.get("format", 0), int):
+        raise InputError(f"{path / 'config.json'} holds something else; is {path} a run folder?")
+    return config
 
 
 def format_cell(value: Any) -> str:

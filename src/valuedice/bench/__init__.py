@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from valuedice.errors import InputError
-from valuedice.machine import hardware, versions
+from valuedice.machine import THREADS, hardware, versions
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Worker:
     process: subprocess.Popen[str]
 
     @classmethod
-    def start(cls, cores: int) -> Worker:
+    def start(cls, cores: int, variables: dict[str, str] | None = None) -> Worker:
         """Threads are limited by the environment and by the cores that the process may use."""
         allowed = sorted(os.sched_getaffinity(0))[-cores:]
-        env = os.environ | {"OMP_NUM_THREADS": str(cores), "OPENBLAS_NUM_THREADS": str(cores)}
+        env = os.environ | dict.fromkeys(THREADS, str(cores)) | (variables or {})
         process = subprocess.Popen(
             [sys.executable, "-m", "valuedice.bench.worker"],
             stdin=subprocess.PIPE,

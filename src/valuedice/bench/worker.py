@@ -14,7 +14,7 @@ import numpy as np
 
 from valuedice.algorithms import ALGORITHMS
 from valuedice.bench.flops import Product, value_dice_products
-from valuedice.train import run_updates
+from valuedice.learner import run_updates
 from valuedice.types import Batch, Spec, Transition
 
 PRODUCTS = {"value-dice": value_dice_products}

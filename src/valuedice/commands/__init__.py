@@ -20,7 +20,7 @@ def colourless(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-def parse(kind: type[Any], name: str, args: list[str]) -> Any:
+def parse(kind: type[Any], name: str, args: list[str], default: Any = None) -> Any:
     """Options of a command by its dataclass; what tyro shows in a box becomes the one line that users rely on."""
     import tyro
 
@@ -28,11 +28,20 @@ def parse(kind: type[Any], name: str, args: list[str]) -> Any:
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.SuppressFixed)
     try:
         with contextlib.redirect_stderr(problem):
-            return tyro.cli(kind, prog=f"valuedice {name}", args=args, config=config)
+            return tyro.cli(kind, prog=f"valuedice {name}", args=args, config=config, default=default)
     except SystemExit as stop:
         if not stop.code:
             raise
         raise InputError(f"{unboxed(problem.getvalue())}; see valuedice {name} --help") from None
+
+
+def value_of(option: str, args: list[str]) -> str | None:
+    """What follows an option, before the options are read in earnest."""
+    for place, arg in enumerate(args):
+        name, equals, value = arg.partition("=")
+        if name == option:
+            return value if equals else "".join(args[place + 1 : place + 2])
+    return None
 
 
 def unboxed(box: str) -> str:

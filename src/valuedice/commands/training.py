@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from valuedice.algorithms import ALGORITHMS
-from valuedice.commands import parse, say
+from valuedice.commands import parse, say, value_of
 from valuedice.errors import InputError
 
 
@@ -29,6 +29,9 @@ class TrainOptions:
     """Decides everything random, and which episodes are used."""
     out: Path | None = None
     """Run folder; by default a new one under runs/."""
+    resume: Path | None = None
+    """Go on with the run in this folder, exactly as if it had never stopped. Only --steps (offline: --updates) and
+    how often it is evaluated and saved may be changed."""
     offline: bool = False
     """Learn from the demonstrations alone; no environment is touched for training."""
     updates: int | None = None
@@ -47,17 +50,22 @@ class TrainOptions:
     """What `dones` means in the authors' file format, which does not tell."""
     threads: int | None = None
     """Cores to use; all by default. For several runs side by side, 1 for each is the best use of them."""
+    checkpoint_seconds: float = 60.0
+    """Seconds between checkpoints."""
     quiet: bool = False
     """Show no progress."""
 
 
 def train_command(args: list[str]) -> int:
     """`valuedice train [ALGORITHM] ...`."""
-    name = "value-dice"
+    name = None
     if args and not args[0].startswith("-"):
         name, *args = args
         if name not in ALGORITHMS:
             raise InputError(f"no algorithm {name!r}; there are: {', '.join(ALGORITHMS)}")
+    folder = value_of("--resume", args)
+    config = {} if folder is None else resumable(Path(folder))
+    name = config.get("algorithm", "value-dice") if name is None else name
     kind = ALGORITHMS[name]
     flags = Annotated[kind, tyro.conf.arg(name="")]
     options = make_dataclass(
@@ -67,7 +75,29 @@ def train_command(args: list[str]) -> int:
         frozen=True,
         namespace={"__doc__": TrainOptions.__doc__},
     )
-    return run_training(parse(options, f"train {name}", args))
+    default = None if folder is None else options(**as_begun(config, Path(folder), kind))
+    return run_training(parse(options, f"train {name}", args, default))
+
+
+def resumable(folder: Path) -> dict[str, Any]:
+    """The configuration of a run that this command began."""
+    from valuedice.runs import read_config
+
+    config = read_config(folder)
+    if config.get("command") is None:
+        raise InputError(
+            f"{folder} was not begun by valuedice train, or by an old version; resume it with what began it "
+            "(from Python: train(…, resume=True)), or start anew"
+        )
+    return config
+
+
+def as_begun(config: dict[str, Any], folder: Path, kind: Any) -> dict[str, Any]:
+    """The options with which a run was begun; a flag given now changes them, and is then refused or not."""
+    options = {f.name: config["command"][f.name] for f in fields(TrainOptions) if f.name in config["command"]}
+    settings = {f.name: config[f.name] for f in fields(kind) if f.name in config}
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    return options | {"algorithm": kind(**settings), "resume": folder, "out": folder}
 
 
 def run_training(options: Any) -> int:
@@ -78,15 +108,13 @@ def run_training(options: Any) -> int:
 
     if options.threads is not None and options.threads < 1:
         raise InputError(f"threads is {options.threads}; it must be at least 1")
+    if options.resume is not None and options.out != options.resume:
+        raise InputError(f"--out is {options.out}, but a resumed run stays in {options.resume}; leave --out away")
     keep_compiled()
-
-    env, ref, episodes = options.env, options.demos, options.episodes
-    steps, updates = options.steps, options.updates
-    if env is None and ref is None and not options.offline:
-        env, ref = FIRST_RUN["env"], FIRST_RUN["demos"]
-        steps = FIRST_RUN["steps"] if steps is None else steps
-        episodes = FIRST_RUN["episodes"] if episodes is None else episodes
-    if ref is None:
+    if options.env is None and options.demos is None and not options.offline:
+        options = replace(options, **{k: v for k, v in FIRST_RUN.items() if getattr(options, k) is None})
+    env, steps, updates = options.env, options.steps, options.updates
+    if options.demos is None:
         raise InputError("no demonstrations given; name some with --demos FILE.npz")
     if env is None and not options.offline:
         raise InputError("no environment given; name one with --env ID, or train without one with --offline")
@@ -94,11 +122,12 @@ def run_training(options: Any) -> int:
         raise InputError("--updates is for offline training; add --offline, or give --steps")
     if steps is not None and options.offline:
         raise InputError("--steps is for training in an environment; give --updates with --offline")
-    demos = load_demos(ref, episodes, options.seed, options.dones_are)
+    demos = load_demos(options.demos, options.episodes, options.seed, options.dones_are)
     extra = None
     if options.replay_data is not None:
         extra = load_demos(options.replay_data, dones_are=options.dones_are)
-    out = options.out or default_folder(env or options.eval_env or Path(ref).stem, options.seed)
+    place = env or options.eval_env
+    out = options.out or default_folder(place or Path(options.demos).stem, options.seed)
     run = train(
         options.algorithm,
         demos,
@@ -107,16 +136,28 @@ def run_training(options: Any) -> int:
         updates=updates,
         seed=options.seed,
         out=out,
+        resume=options.resume is not None,
         eval_env=options.eval_env or env,
         eval_every=options.eval_every,
         eval_episodes=options.eval_episodes,
         replay_data=extra,
         replay_capacity=options.replay_capacity,
+        checkpoint_seconds=options.checkpoint_seconds,
+        command=as_command(options),
         quiet=options.quiet,
     )
     if not options.quiet:
-        report(run, env or options.eval_env)
+        report(run, place)
     return 0
+
+
+def as_command(options: Any) -> dict[str, Any]:
+    """The options as `config.json` notes them, such that --resume works from any folder."""
+    noted = {f.name: getattr(options, f.name) for f in fields(TrainOptions) if f.name not in ("out", "resume")}
+    for name in ("demos", "replay_data"):
+        if noted[name] is not None and Path(noted[name]).is_file():
+            noted[name] = str(Path(noted[name]).resolve())
+    return noted
 
 
 FIRST_RUN: dict[str, Any] = {"env": "CartPole-v1", "demos": "cartpole", "episodes": 1, "steps": 3_000}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -89,6 +90,15 @@ class Demos:
         if not self.discrete:
             return self.episodes[0].actions.shape[1]
         return max(self.action_count, *(int(episode.actions.max()) + 1 for episode in self.episodes))
+
+    def fingerprint(self) -> str:
+        """Tells these episodes from any others, wherever they are stored."""
+        digest = hashlib.sha256()
+        for episode in self.episodes:
+            for array in (episode.observations, episode.actions, episode.next_observations, episode.rewards):
+                digest.update(b"none" if array is None else f"{array.shape}".encode() + array.tobytes())
+            digest.update(b"terminated" if episode.terminated else b"truncated")
+        return digest.hexdigest()[:16]
 
     def select(self, count: int, seed: int) -> Demos:
         """`count` episodes drawn without replacement, in the order of the file."""

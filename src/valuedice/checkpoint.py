@@ -1,0 +1,201 @@
+"""Checkpoints on disk: two slots that take turns, each whole in itself.
+
+A slot holds `state`, one file with a checksum of everything but the replay rows, and `rows-N` files that only ever
+grow: a checkpoint appends the rows that its slot has not seen. What was written before is never touched, so a crash
+in the middle costs the bytes behind the length that `state` tells, and damage to one slot leaves the other alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+import zlib
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from valuedice.errors import InputError
+from valuedice.files import sync, sync_folder, write_whole
+from valuedice.replay import Replay
+
+FORMAT = 1
+SLOTS = ("a", "b")
+SEGMENT_ROWS = 65_536
+"""Rows of a file: what is too old for the buffer is removed by whole files."""
+
+
+class DamageError(Exception):
+    """A slot cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A file of replay rows."""
+
+    first: int
+    """Number of its first row, also in its name."""
+    rows: int
+    checksum: int
+
+    @property
+    def stop(self) -> int:
+        """Number of the row behind its last."""
+        return self.first + self.rows
+
+    def path(self, slot: Path) -> Path:
+        """Its place."""
+        return slot / f"rows-{self.first}"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that was read and found whole."""
+
+    number: int
+    arrays: dict[str, np.ndarray]
+    facts: dict[str, Any]
+    slot: Path
+    segments: list[Segment]
+
+    def fill(self, replay: Replay) -> None:
+        """Puts the rows back, a file at a time."""
+        oldest = max(0, self.facts["replay_count"] - replay.capacity)
+        for segment in self.segments:
+            rows = np.fromfile(segment.path(self.slot), "<f4", segment.rows * replay.width)
+            skip = max(0, oldest - segment.first)
+            replay.restore(segment.first + skip, rows.reshape(segment.rows, replay.width)[skip:])
+
+
+class Checkpoints:
+    """Those of one run, in a folder that exists."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._next = 0
+        self._segments: dict[str, list[Segment]] = {slot: [] for slot in SLOTS}
+
+    def save(self, arrays: dict[str, np.ndarray], facts: dict[str, Any], replay: Replay | None) -> None:
+        """In the slot of the older checkpoint; the newer one stays until this one is complete."""
+        name = SLOTS[self._next % len(SLOTS)]
+        slot = self.folder / name
+        slot.mkdir(exist_ok=True)
+        segments = [] if replay is None else append_rows(slot, self._segments[name], replay)
+        about = facts | {
+            "number": self._next,
+            "replay_count": 0 if replay is None else replay.count,
+            "width": 0 if replay is None else replay.width,
+            "segments": [[part.first, part.rows, part.checksum] for part in segments],
+        }
+        content = save(arrays, {"format": str(FORMAT), "facts": json.dumps(about)})
+        write_whole(slot / "state", hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+        self._segments[name] = segments
+        self._next += 1
+        kept = {part.path(slot) for part in segments}
+        for path in slot.glob("rows-*"):
+            if path not in kept:
+                path.unlink()
+
+    def load(self) -> Saved | None:
+        """The newest whole one; None if none was ever completed. What is damaged is named, and not used again."""
+        found: list[Saved] = []
+        problems: list[str] = []
+        for name in SLOTS:
+            try:
+                saved = read_slot(self.folder / name)
+            except DamageError as error:
+                problems.append(f"{self.folder / name} is damaged ({error})")
+                continue
+            if saved is not None:
+                found.append(saved)
+                self._segments[name] = saved.segments
+        if not found and problems:
+            raise InputError(
+                f"no checkpoint can be used: {'; '.join(problems)}; start the run anew in another folder"
+            )
+        if not found:
+            return None
+        newest = max(found, key=lambda saved: saved.number)
+        self._next = newest.number + 1
+        if problems:
+            warnings.warn(f"{problems[0]}; the other checkpoint is used", stacklevel=2)
+        return newest
+
+
+def append_rows(slot: Path, segments: list[Segment], replay: Replay) -> list[Segment]:
+    """Writes the rows that the slot lacks, and says which files now hold the buffer."""
+    segments = [part for part in segments if part.stop > replay.oldest]
+    start = segments[-1].stop if segments else replay.oldest
+    while start < replay.count:
+        if not segments or segments[-1].rows >= SEGMENT_ROWS:
+            segments.append(Segment(start, 0, 0))
+        last = segments[-1]
+        stop = min(replay.count, last.first + SEGMENT_ROWS)
+        content = replay.export(start, stop).astype("<f4", copy=False).tobytes()
+        path = last.path(slot)
+        length = last.rows * replay.width * 4
+        with path.open("r+b" if length else "wb") as file:
+            # A crash may have left more than the last complete checkpoint tells of.
+            file.truncate(length)
+            file.seek(length)
+            file.write(content)
+            file.flush()
+            sync(file.fileno())
+        segments[-1] = Segment(last.first, stop - last.first, zlib.crc32(content, last.checksum))
+        start = stop
+    sync_folder(slot)
+    return segments
+
+
+def read_slot(slot: Path) -> Saved | None:
+    """A slot with every checksum compared; None where nothing was ever completed."""
+    path = slot / "state"
+    try:
+        if not path.exists():
+            return None
+        checksum, _, content = path.read_bytes().partition(b"\n")
+        if hashlib.sha256(content).hexdigest().encode() != checksum:
+            raise DamageError("the checksum of state differs")
+        about = read_about(content)
+        segments = [Segment(*part) for part in about["segments"]]
+        if any(before.stop != after.first for before, after in pairwise(segments)):
+            raise DamageError("rows are missing")
+        for part in segments:
+            check_segment(part.path(slot), part, about["width"])
+        return Saved(about["number"], load(content), about, slot, segments)
+    except InputError:
+        raise
+    except OSError as error:
+        raise DamageError(f"{error.strerror}: {error.filename}") from None
+    except (ArithmeticError, AttributeError, LookupError, SafetensorError, TypeError, ValueError) as error:
+        raise DamageError(f"state holds something else ({error})") from None
+
+
+def read_about(content: bytes) -> dict[str, Any]:
+    """The facts, which the header of the safetensors format carries as text."""
+    size = int.from_bytes(content[:8], "little")
+    metadata = json.loads(content[8 : 8 + size])["__metadata__"]
+    if int(metadata["format"]) > FORMAT:
+        raise InputError(
+            f"the checkpoint has format {metadata['format']}, this version reads up to {FORMAT}; "
+            "resume with the version of valuedice that wrote it, or a newer one"
+        )
+    return json.loads(metadata["facts"])
+
+
+def check_segment(path: Path, segment: Segment, width: int) -> None:
+    """Compares the checksum of the rows that count."""
+    left, checksum = segment.rows * width * 4, 0
+    with path.open("rb") as file:
+        while left:
+            block = file.read(min(left, 1 << 20))
+            if not block:
+                raise DamageError(f"{path.name} is cut short")
+            checksum, left = zlib.crc32(block, checksum), left - len(block)
+    if checksum != segment.checksum:
+        raise DamageError(f"the checksum of {path.name} differs")

@@ -1,0 +1,135 @@
+"""Where a policy trains and where it is evaluated, and whether what the user gave fits together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import gymnasium as gym
+
+from valuedice.algorithms import ALGORITHMS
+from valuedice.demos import Demos
+from valuedice.demos.rows import check_fit, demos_spec
+from valuedice.envs import EnvRef, env_name, make_env, task_spec
+from valuedice.errors import InputError
+from valuedice.evaluate import Evaluator
+from valuedice.policy import Policy
+from valuedice.types import Metrics, Spec
+
+DEFAULT_STEPS = 10_000
+DEFAULT_UPDATES = 40_000
+
+
+@dataclass(frozen=True)
+class Task:
+    """Where a policy trains and where it is evaluated, either of which may be nowhere."""
+
+    name: str
+    spec: Spec
+    env: gym.Env[Any, Any] | None
+    evaluator: Evaluator | None
+    expert_return: float | None
+
+    @classmethod
+    def open(
+        cls,
+        demos: Demos,
+        replay_data: Demos | None,
+        env: EnvRef | None,
+        eval_env: EnvRef | None,
+        eval_episodes: int,
+    ) -> Task:
+        """Makes the environments, and checks that they and all data are of one task."""
+        data = [demos] if replay_data is None else [demos, replay_data]
+        training = None if env is None else make_env(env)
+        evaluator = None if eval_env is None else Evaluator(eval_env, eval_episodes)
+        if training is not None and env is not None:
+            name, spec = env_name(env), task_spec(training, env_name(env))
+        elif evaluator is not None:
+            name, spec = evaluator.name, evaluator.spec
+        else:
+            name, spec = demos.source, demos_spec(data)
+        task = cls(name, spec, training, evaluator, demos.expert_return)
+        try:
+            for part in data:
+                check_fit(part, spec, name)
+            if evaluator is not None and evaluator.spec != spec:
+                raise InputError(
+                    f"{evaluator.name} has other observations or actions than {name}; evaluate in the same task"
+                )
+        except InputError:
+            task.close()
+            raise
+        return task
+
+    @cached_property
+    def random_return(self) -> float | None:
+        """Of uniformly random actions; None where there is nothing to compare it with."""
+        if self.evaluator is None or self.expert_return is None:
+            return None
+        return self.evaluator.random().mean
+
+    def no_returns(self) -> Metrics:
+        """The columns about returns, where none were measured."""
+        unknown: Metrics = {"return_mean": None, "return_std": None}
+        return unknown | {"expert_return": self.expert_return, "normalized_return": None}
+
+    def returns(self, policy: Policy, seed: list[int]) -> Metrics:
+        """The columns about returns; empty without an environment, the normalised one also without rewards."""
+        row = self.no_returns()
+        if self.evaluator is not None:
+            result = self.evaluator.policy(policy, seed)
+            row |= {"return_mean": result.mean, "return_std": result.std}
+            # Where random actions do as well as the expert there is no scale.
+            if self.random_return is not None and self.expert_return not in (None, self.random_return):
+                span = self.expert_return - self.random_return
+                row["normalized_return"] = (result.mean - self.random_return) / span
+        return row
+
+    def close(self) -> None:
+        """Frees the environments."""
+        for environment in (self.env, self.evaluator):
+            if environment is not None:
+                environment.close()
+
+
+def check_types(algorithm: Any, demos: Any, replay_data: Any, env: EnvRef | None, eval_env: EnvRef | None) -> None:
+    """Slips that a script makes, which would otherwise show as an error deep inside."""
+    if not isinstance(algorithm, tuple(ALGORITHMS.values())):
+        raise InputError(f"{algorithm!r} is no algorithm; give an object such as ValueDICE()")
+    for data in (demos, replay_data):
+        if not isinstance(data, Demos | None) or demos is None:
+            raise InputError(f"demonstrations are {data!r}; load them first, with load_demos")
+    for place in (env, eval_env):
+        if isinstance(place, gym.Env):
+            raise InputError(
+                "an environment is given as an object; give its id, or a function that makes one, since evaluation "
+                "needs several"
+            )
+
+
+def check_budget(
+    env: EnvRef | None,
+    steps: int | None,
+    updates: int | None,
+    eval_every: int,
+    seed: int,
+    capacity: int,
+    interval: float,
+) -> int:
+    """How many steps (or offline: updates) to make."""
+    if env is not None and updates is not None:
+        raise InputError("updates are counted offline only; give steps, or leave the environment out (--offline)")
+    if env is None and steps is not None:
+        raise InputError("steps need an environment; give updates for offline training")
+    total = (DEFAULT_STEPS if steps is None else steps) if env is not None else updates
+    total = DEFAULT_UPDATES if total is None else total
+    limits = {"steps" if env is not None else "updates": (total, 1), "eval_every": (eval_every, 1)}
+    limits |= {"seed": (seed, 0), "replay_capacity": (capacity, 1), "checkpoint_seconds": (interval, 0)}
+    for name, (value, least) in limits.items():
+        if value < least:
+            raise InputError(f"{name} is {value}; it must be at least {least}")
+    if seed >= 2**32:
+        raise InputError(f"seed is {seed}; it must be below 2**32")
+    return total
