@@ -74,11 +74,6 @@ def pendulum() -> Demos:
 
 
 @pytest.fixture(scope="module")
-def cartpole() -> Demos:
-    return vd.load_demos("cartpole", episodes=1)
-
-
-@pytest.fixture(scope="module")
 def whole(pendulum, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "run"
     train(pendulum, "Pendulum-v1", out)
@@ -95,16 +90,18 @@ def test_a_run_killed_at_any_step_ends_as_if_it_had_not_been(pendulum, whole, sa
     assert same(tmp_path / "run", whole)
 
 
-def test_short_episodes_that_end_in_the_task_are_restored(cartpole, tmp_path, monkeypatch):
-    # Random actions let the pole fall after some twenty steps: the stop falls between and inside episodes.
-    train(cartpole, "CartPole-v1", tmp_path / "whole", steps=80)
-    for saves in range(20, 50, 3):
+@pytest.mark.parametrize("env", ["CartPole-v1", "Hopper-v5"])
+def test_short_episodes_that_end_in_the_task_are_restored(env, tmp_path, monkeypatch):
+    # Random actions fall after some twenty steps: the stops are between and inside episodes.
+    demos = vd.collect_demos("random", env, 2)
+    train(demos, env, tmp_path / "whole", steps=80)
+    for saves in range(20, 50, 5):
         out = tmp_path / f"run{saves}"
         with monkeypatch.context() as patch:
             killed_after(saves, patch)
             with pytest.raises(KilledError):
-                train(cartpole, "CartPole-v1", out, steps=80)
-        train(cartpole, "CartPole-v1", out, steps=80, resume=True)
+                train(demos, env, out, steps=80)
+        train(demos, env, out, steps=80, resume=True)
         assert same(out, tmp_path / "whole")
 
 
