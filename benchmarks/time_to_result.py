@@ -2,9 +2,9 @@
 
 Trains ValueDICE on HalfCheetah-v5 from one episode of DEMOS, with the paper's settings and with one thing changed
 at a time, seeds 0 to 2, until an evaluation of 10 episodes reaches 0.9 of the expert. Every run is a process of its
-own, and the clock starts with it, so that imports and compilation count. Processor time is noted too: with one thread
-it is what the run takes on a core of its own, whatever else the machine does. Beside the policy itself, the running
-mean of its weights is evaluated, off the clock. Runs that OUT already holds are not repeated.
+own, and the clock starts with it, so that imports and compilation count. Processor time is noted too: with one
+thread it is what the run takes on a core of its own, whatever else the machine does. Beside the policy itself, the
+running mean of its weights is evaluated, off the clock. Runs that OUT already holds are not repeated.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "runs": {"checkpoint", "errors", "files", "machine", "policy", "types"},
     "evaluate": {"errors", "types", "envs", "policy"},
     "collect": DATA | TASK,
+    "play": TASK,
     "explore": {"types", "policy", "replay"},
     "learner": DATA | {"algorithms", "policy"},
     "task": DATA | TASK | {"algorithms"},
@@ -46,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "bench": {"errors", "types", "algorithms", "learner", "machine", "networks"},
     "ring_figure": set(),
     "ring": {"errors", "types", "algorithms", "ring_figure"},
-    "commands": DATA | TASK | {"algorithms", "bench", "collect", "machine", "ring", "runs", "train"},
+    "commands": DATA | TASK | {"algorithms", "bench", "collect", "machine", "play", "ring", "runs", "train"},
     "cli": {"", "commands", "errors", "machine"},
 }
 """Of each module or subpackage, which others of ours it may import, also inside functions."""
@@ -65,6 +66,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "envs": JAX | SCREEN,
     "evaluate": JAX | SCREEN,
     "collect": JAX | SCREEN,
+    "play": JAX | SCREEN,
     "explore": JAX | SCREEN | {"gymnasium", "mujoco"},
     "cli": JAX | SCREEN | {"gymnasium", "mujoco"},
 }

@@ -25,6 +25,7 @@ Imitation learning from a few demonstrations, without rewards.
 
   train [value-dice]          learn a policy from demonstrations, online or offline
   evaluate RUN_OR_POLICY      returns of a policy in an environment
+  play RUN_OR_POLICY ...      film a policy, or several side by side: .mp4 or .gif
   demos inspect REF           what a demonstration file holds, and what is wrong with it
   demos convert REF OUT       write it in this library's own format
   demos collect               record demonstrations with a policy
@@ -40,6 +41,7 @@ COMMANDS = {
     "evaluate": "others:evaluate_command",
     "ring": "others:ring_command",
     "bench": "bench:bench_command",
+    "play": "playing:play_command",
     "demos inspect": "demonstrations:inspect_command",
     "demos convert": "demonstrations:convert_command",
     "demos collect": "demonstrations:collect_command",
