@@ -69,10 +69,8 @@ def still(env_sizes: tuple[int, int]) -> Policy:
     """Never moves."""
     obs, actions = env_sizes
     layers = ((np.zeros((obs, 2 * actions), np.float32), np.zeros(2 * actions, np.float32)),)
-    bounds = {"low": (-1.0,) * actions, "high": (1.0,) * actions}
-    return Policy(
-        layers, Normalizer(np.zeros(obs, np.float32), np.ones(obs, np.float32)), Spec(*env_sizes, **bounds)
-    )
+    normalizer = Normalizer(np.zeros(obs, np.float32), np.ones(obs, np.float32))
+    return Policy(layers, normalizer, Spec(obs, actions, low=(-1.0,) * actions, high=(1.0,) * actions))
 
 
 @pytest.fixture(scope="module")

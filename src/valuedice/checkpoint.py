@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import textwrap
 import warnings
 import zlib
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from valuedice.errors import InputError
@@ -162,27 +162,31 @@ def read_slot(slot: Path) -> Saved | None:
         if hashlib.sha256(content).hexdigest().encode() != checksum:
             raise DamageError("the checksum of state differs")
         about = read_about(content)
+        numbers = [about["number"], about["width"], about["replay_count"], *chain(*about["segments"])]
+        if not all(type(number) is int and number >= 0 for number in numbers):
+            raise DamageError("state holds something else than counts")
         segments = [Segment(*part) for part in about["segments"]]
         if any(before.stop != after.first for before, after in pairwise(segments)):
             raise DamageError("rows are missing")
         for part in segments:
             check_segment(part.path(slot), part, about["width"])
         return Saved(about["number"], load(content), about, slot, segments)
-    except InputError:
+    except (DamageError, InputError):
         raise
     except OSError as error:
         raise DamageError(f"{error.strerror}: {error.filename}") from None
-    except (ArithmeticError, AttributeError, LookupError, SafetensorError, TypeError, ValueError) as error:
-        raise DamageError(f"state holds something else ({error})") from None
+    except Exception as error:  # what a valid checksum covers may still be anything
+        reason = textwrap.shorten(str(error), 200, placeholder="…") or type(error).__name__
+        raise DamageError(f"state holds something else ({reason})") from None
 
 
 def read_about(content: bytes) -> dict[str, Any]:
     """The facts, which the header of the safetensors format carries as text."""
     size = int.from_bytes(content[:8], "little")
     metadata = json.loads(content[8 : 8 + size])["__metadata__"]
-    if int(metadata["format"]) > FORMAT:
+    if (form := int(metadata["format"])) > FORMAT:
         raise InputError(
-            f"the checkpoint has format {metadata['format']}, this version reads up to {FORMAT}; "
+            f"the checkpoint has format {form}, this version reads up to {FORMAT}; "
             "resume with the version of valuedice that wrote it, or a newer one"
         )
     return json.loads(metadata["facts"])

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save
 
 from valuedice.errors import InputError
@@ -21,6 +22,8 @@ from valuedice.files import write_whole
 from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, Normalizer, Spec
 
 FORMAT = "valuedice-policy-1"
+FARTHEST_ACTION = 2**31
+"""How far from 0 an environment may number its first discrete action."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class Policy:
         }
         # One entry, because safetensors writes several in random order: equal policies are equal files.
         metadata = {FORMAT: json.dumps(about)}
-        return save({name: np.ascontiguousarray(t) for name, t in tensors.items()}, metadata)
+        return save({name: np.ascontiguousarray(t, np.float32) for name, t in tensors.items()}, metadata)
 
 
 def load_policy(path: str | os.PathLike[str]) -> Policy:
@@ -107,25 +110,35 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
             # Tensors of a foreign file may be of a type that numpy does not have.
             names = file.keys() if FORMAT in metadata else ()
             tensors = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is no readable safetensors file ({error}); save the policy again") from None
+    except Exception as error:  # damaged headers fail in safetensors and in numpy in a dozen ways
+        raise InputError(
+            f"{path} is no readable safetensors file ({_reason(error)}); save the policy again"
+        ) from None
     if FORMAT not in metadata:
-        form = next((name for name in metadata if name.startswith("valuedice-policy-")), "unknown")
+        form = next((name for name in metadata if name.startswith("valuedice-policy-")), "unknown")[:80]
         raise InputError(
             f"{path} is of format {form!r}; this version reads {FORMAT!r}: "
             "use the version of valuedice that wrote it, or save the policy again"
         )
     try:
         return _from_tensors(tensors, json.loads(metadata[FORMAT]))
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise InputError(f"{path} is damaged ({error}); save the policy again") from None
+    except Exception as error:  # the description is any JSON
+        raise InputError(f"{path} is damaged ({_reason(error)}); save the policy again") from None
+
+
+def _reason(error: Exception) -> str:
+    """What an error says, on one line."""
+    text = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+    return textwrap.shorten(text, 200, placeholder="…") or type(error).__name__
 
 
 def _from_tensors(tensors: dict[str, np.ndarray], about: dict) -> Policy:
     layers = tuple(
         (tensors[f"layer{index}.kernel"], tensors[f"layer{index}.bias"]) for index in range(about["layers"])
     )
-    discrete = {"categorical": True, "tanh-gaussian": False}[about["kind"]]
+    if about["kind"] not in ("categorical", "tanh-gaussian"):
+        raise ValueError("its kind is unknown")
+    discrete = about["kind"] == "categorical"
     outputs = layers[-1][1].size
     spec = Spec(
         obs_size=tensors["obs_mean"].size,
@@ -139,10 +152,19 @@ def _from_tensors(tensors: dict[str, np.ndarray], about: dict) -> Policy:
     bounds = 0 if discrete else spec.action_size
     if (
         [kernel.shape for kernel, _ in layers] != list(pairwise(sizes))
-        or [bias.ndim for _, bias in layers] != [1] * len(layers)
+        or {t.ndim for name, t in tensors.items() if not name.endswith(".kernel")} != {1}
         or tensors["obs_std"].shape != tensors["obs_mean"].shape
+        or min(sizes) < 1
         or [outputs, len(spec.low), len(spec.high)] != [spec.action_size + bounds, bounds, bounds]
     ):
         raise ValueError("its shapes do not fit together")
+    if not all(t.dtype == np.float32 and np.isfinite(t).all() for t in tensors.values()):
+        raise ValueError("it holds NaN, infinity, or something else than float32")
+    with np.errstate(over="ignore"):
+        spans = np.subtract(spec.high, spec.low, dtype=np.float32)
     normalizer = Normalizer(tensors["obs_mean"], tensors["obs_std"], float(about["obs_clip"]))
+    if not ((spans >= 0) & (spans < np.inf)).all() or not (normalizer.std > 0).all() or not normalizer.clip > 0:
+        raise ValueError("a bound, a deviation or the clip is impossible")
+    if type(spec.first_action) is not int or abs(spec.first_action) > FARTHEST_ACTION:
+        raise ValueError("first_action is no ordinary integer")
     return Policy(layers, normalizer, spec)

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 
 import numpy as np
 
 from valuedice.errors import InputError
+
+MOST_ACTIONS = 10_000
+"""Discrete actions of a task, at most: each is an output of the policy and a column of the encoded actions."""
 
 
 def check_rows(where: str, arrays: Mapping[str, np.ndarray]) -> int:
@@ -48,14 +52,15 @@ def as_actions(name: str, array: np.ndarray) -> np.ndarray:
     one_column = array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)
     if array.dtype.kind == "f" or not one_column:
         return as_matrix(name, array[:, None] if array.ndim == 1 else array)
-    actions = array.reshape(-1).astype(np.int64, copy=False)
-    if (actions < 0).any():
-        row = int(np.argmax(actions < 0))
+    actions = array.reshape(-1)
+    wrong = (actions < 0) | (actions >= MOST_ACTIONS)
+    if wrong.any():
+        row = int(np.argmax(wrong))
         raise InputError(
             f"{name} holds the discrete action {actions[row]} at row {row}; "
-            "number actions from 0, or store continuous ones as floats"
+            f"number actions from 0 to at most {MOST_ACTIONS - 1:,}, or store continuous ones as floats"
         )
-    return actions
+    return actions.astype(np.int64, copy=False)
 
 
 def as_vector(name: str, array: np.ndarray) -> np.ndarray:
@@ -76,7 +81,7 @@ def as_flags(name: str, array: np.ndarray) -> np.ndarray:
 def first_nonfinite(array: np.ndarray) -> tuple[int, ...] | None:
     """Row (and column) of the first NaN or infinity."""
     bad = ~np.isfinite(array)
-    return tuple(int(i) for i in np.argwhere(bad)[0]) if bad.any() else None
+    return tuple(int(i) for i in np.unravel_index(bad.argmax(), bad.shape)) if bad.any() else None
 
 
 def describe(array: np.ndarray, index: tuple[int, ...]) -> str:
@@ -96,7 +101,8 @@ def gaps(observations: np.ndarray, next_observations: np.ndarray) -> np.ndarray:
 
 def _check_numbers(name: str, array: np.ndarray) -> None:
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{name} holds {array.dtype}, not numbers; store floats, integers or booleans")
+        kind = textwrap.shorten(str(array.dtype), 60, placeholder="…")
+        raise InputError(f"{name} holds {kind}, not numbers; store floats, integers or booleans")
 
 
 def _one_a_row(name: str, array: np.ndarray) -> np.ndarray:
@@ -107,5 +113,5 @@ def _one_a_row(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _float32(array: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # a signalling NaN is invalid to cast
         return array.astype(np.float32, copy=False)

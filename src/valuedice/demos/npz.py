@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import textwrap
 import warnings
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from valuedice.demos.archive import check_sizes, read_array
 from valuedice.demos.arrays import (
     as_actions,
     as_flags,
@@ -24,6 +27,9 @@ from valuedice.demos.episodes import Demos, Episode
 from valuedice.errors import InputError
 
 DonesAre = Literal["truncated", "terminated"]
+
+MANY_EPISODES = 20_000
+"""A file may hold more of them only if it has a byte for each."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ def read(path: str | os.PathLike[str], dones_are: DonesAre | None = None, check:
         terminated, ends = _ends_of_dones(path, arrays["dones"], dones_are)
     else:
         terminated, ends = _ends_of_d4rl(path, arrays)
+    _check_count(path, int(ends.sum()))
     if check:
         _check_finite(path, arrays, ends)
     episodes = _split(observations, arrays["actions"], next_observations, arrays.get("rewards"), terminated, ends)
@@ -108,23 +115,21 @@ def _load(path: str | os.PathLike[str]) -> tuple[Dialect, dict[str, np.ndarray]]
     """The dialect of a file and the arrays that belong to it; others are never even read."""
     _check_kind(path)
     try:
-        # Opened here, since numpy leaves the file of a damaged archive open.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            keys = list(archive.files)
-            dialect = next((d for d in (GYMNASIUM, AUTHORS, D4RL) if set(d.required) <= set(keys)), None)
-            wanted = [*dialect.required, *dialect.optional] if dialect else []
-            arrays = {key: np.asarray(archive[key]) for key in wanted if key in keys}
+        with zipfile.ZipFile(path) as archive:
+            members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+            dialect = next((d for d in (GYMNASIUM, AUTHORS, D4RL) if set(d.required) <= set(members)), None)
+            known = [*dialect.required, *dialect.optional] if dialect else []
+            wanted = {key: members[key] for key in known if key in members}
+            check_sizes(path, wanted.values())
+            arrays = {key: read_array(archive, member) for key, member in wanted.items()}
+    except InputError:
+        raise
     except Exception as error:  # damaged bytes fail in zipfile, zlib and numpy's parser in a dozen ways
-        if "allow_pickle" in str(error):
-            raise InputError(
-                f"{path}: holds pickled objects, which could run code when read; "
-                "save it again with plain number arrays (no dtype=object)"
-            ) from error
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = textwrap.shorten(str(error), 200, placeholder="…") or type(error).__name__
         raise InputError(f"{path}: truncated or corrupt ({reason}); copy or download the file again") from error
     if dialect is None:
         known = "; ".join(f"{d.title} ({', '.join(d.required)})" for d in (GYMNASIUM, AUTHORS, D4RL))
-        found = ", ".join(map(repr, keys[:20])) + (", …" if len(keys) > 20 else "")
+        found = textwrap.shorten(", ".join(map(repr, members)), 500, placeholder=" …")
         raise InputError(
             f"{path}: keys of no known dialect; found {found or 'none'}; known are {known}; rename the arrays"
         )
@@ -175,6 +180,15 @@ def _ends_of_d4rl(path: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -
         )
     breaks = gaps(arrays["observations"], arrays["next_observations"])
     return terminals, terminals | np.append(breaks, False)
+
+
+def _check_count(path: str | os.PathLike[str], episodes: int) -> None:
+    """Refuse episodes that are mere repetition: a few bytes of a compressed file can promise millions."""
+    size = os.path.getsize(path)
+    if episodes > max(MANY_EPISODES, size):
+        raise InputError(
+            f"{path}: {episodes:,} episodes in {size:,} bytes; mark only the last step of each episode as its end"
+        )
 
 
 def _check_finite(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], ends: np.ndarray) -> None:
