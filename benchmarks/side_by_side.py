@@ -1,6 +1,6 @@
 """Two runs, one a core, against one run on two cores: `python benchmarks/side_by_side.py OUT.json [--rounds N]`.
 
-Updates a second of all runs together, in turns: two processes of one thread at the same time, then one process of two.
+Updates a second of all runs together, in turns: two processes of one thread at once, then one of two threads.
 """
 
 from __future__ import annotations
