@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint format clean
+.PHONY: train test test-faults lint format clean
 
 train: .venv/ready
 	$(BIN)/valuedice train
 
 test: .venv/ready
 	$(BIN)/pytest -n 2
+
+test-faults: .venv/ready
+	VALUEDICE_FAULTS_REPORT=results/faults $(BIN)/pytest -m faults tests/faults --faults-report results/faults/report.json
 
 lint: .venv/ready
 	$(BIN)/ruff check

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,12 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; the exit code says how it ended."""
     args = list(sys.argv[1:] if argv is None else argv)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, interrupt)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = show_warning
-            return dispatch(args)
+            with ended_by_signals():
+                return dispatch(args)
     except InputError as error:
         return fail(str(error))
     except MemoryError as error:
@@ -67,13 +67,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"valuedice: {error}", file=sys.stderr)  # noqa: T201
         return 3
     except KeyboardInterrupt as stop:
-        print(f"valuedice: {stop or 'interrupted'}", file=sys.stderr)  # noqa: T201
+        print(f"valuedice: {str(stop) or 'interrupted'}", file=sys.stderr)  # noqa: T201
         return 128 + (stop.signum if isinstance(stop, Interrupted) else signal.SIGINT)
 
 
-def interrupt(signum: int, _: Any) -> None:
-    """SIGTERM ends a command as Ctrl-C does."""
-    raise Interrupted(signum, "interrupted")
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end a command at once; training itself, once it is under way, saves first.
+
+    Not by an exception, which is lost or becomes another one where it meets a module that is just being loaded.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {signum: signal.signal(signum, end) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def end(signum: int, _: Any) -> None:
+    """Nothing is lost: files are written whole."""
+    os.write(2, b"valuedice: interrupted\n")
+    os._exit(128 + signum)
 
 
 def fail(message: str) -> int:

@@ -158,9 +158,7 @@ def refuse_other_run(path: Path) -> None:
 def check_unchanged(path: Path, config: dict[str, Any]) -> None:
     """A run is resumed with the settings that it began with."""
     old, new = read_config(path), json.loads(json.dumps(config))
-    if old.get("format") != FORMAT:
-        needed = "a newer version of valuedice" if old.get("format", 0) > FORMAT else "a new run, in another folder"
-        raise InputError(f"{path} has format {old.get('format')}, this version resumes {FORMAT}; it needs {needed}")
+    check_format(path, old)
     names = sorted((old.keys() | new.keys()) - MAY_CHANGE)
     changed = [f"{n} was {old.get(n)}, now {new.get(n)}" for n in names if old.get(n) != new.get(n)]
     if changed:
@@ -168,6 +166,14 @@ def check_unchanged(path: Path, config: dict[str, Any]) -> None:
             f"{path} was begun with other settings: {'; '.join(changed)}; resume without these changes, or start a "
             "new run"
         )
+
+
+def check_format(path: Path, config: dict[str, Any]) -> None:
+    """Before anything else of a configuration is understood: another version may mean something else by it."""
+    found = config.get("format")
+    if found != FORMAT:
+        needed = "a newer version of valuedice" if (found or 0) > FORMAT else "a new run, in another folder"
+        raise InputError(f"{path} has format {found}, this version resumes {FORMAT}; it needs {needed}")
 
 
 def read_config(path: Path) -> dict[str, Any]:

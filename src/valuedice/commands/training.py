@@ -81,10 +81,11 @@ def train_command(args: list[str]) -> int:
 
 def resumable(folder: Path) -> dict[str, Any]:
     """The configuration of a run that this command began."""
-    from valuedice.runs import read_config
+    from valuedice.runs import check_format, read_config
 
     config = read_config(folder)
-    if config.get("command") is None:
+    check_format(folder, config)
+    if config.get("algorithm") not in ALGORITHMS or not isinstance(config.get("command"), dict):
         raise InputError(
             f"{folder} was not begun by valuedice train, or by an old version; resume it with what began it "
             "(from Python: train(…, resume=True)), or start anew"
