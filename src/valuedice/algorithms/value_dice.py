@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -182,6 +182,12 @@ class ValueDICE:
     """Environment steps before the first update."""
     exploration_noise: float = 0.1
     """Standard deviation of the noise on the mean action while collecting (actions span [-1, 1])."""
+
+    update_every: ClassVar[int] = 1
+    remedies: ClassVar[str] = (
+        "a smaller step of the critic (--nu-lr), a stronger --gradient-penalty, or a smaller step of the policy "
+        "(--actor-lr)"
+    )
 
     def __post_init__(self) -> None:
         if not 0 < self.discount < 1:
