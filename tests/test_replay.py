@@ -180,7 +180,7 @@ def test_only_live_rows_are_drawn(capacity, episodes, scheme, initial_states):
     assert drawn.obs.shape == (4, 25, 3)
     assert drawn.action.shape == (4, 25, 1)
     live = {tuple(np.array([*row.obs, *row.action, *row.next_obs], np.float32)) for row in rows[-capacity:]}
-    found = np.concatenate(drawn, axis=-1).reshape(100, -1)
+    found = np.concatenate(drawn[:3], axis=-1).reshape(100, -1)
     assert {tuple(row) for row in found} <= live
 
 

@@ -67,7 +67,9 @@ class Keeper:
         for name, array in arrays.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all() and name.startswith("learner/"):
                 what, when = name.removeprefix("learner/"), f"{self.training.done:,} {self.unit}"
-                raise DivergenceError(f"Training diverged: {what} is not finite after {when}. {self.guard.remedies}")
+                raise DivergenceError(
+                    f"Training diverged: {what} is not finite after {when}. {self.guard.remedies}"
+                )
         with self.folder.writing():
             self.folder.checkpoints.save(arrays, facts, self.training.learner.replay)
         self.saved = self.training.done

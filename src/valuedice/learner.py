@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ def start(algorithm: Learning, key: Array, spec: Spec) -> Any:
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
 def run_updates(algorithm: Learning, state: Any, batches: Batch) -> tuple[Any, Metrics]:
     """As many updates as there are stacked batches; metrics are their means."""
-    state, metrics = jax.lax.scan(algorithm.update, state, batches)
+    state, metrics = jax.lax.scan(cast(Any, algorithm.update), state, batches)
     return state, jax.tree.map(jnp.mean, metrics)
 
 
@@ -95,7 +95,7 @@ class Learner:
         return self._policy
 
     def measure(self) -> Metrics:
-        """Means over the updates since the last call, and what the algorithm tells about the data, the expert's whole."""
+        """Means over the updates since the last call, and the algorithm's own measures, on all expert rows."""
         means = {name: total / max(self._summed, 1) for name, total in self._sums.items()}
         self._sums, self._summed = {}, 0
         # A generator of its own: measuring must not change what is learned.

@@ -116,7 +116,9 @@ class Replay:
             if stop > start:
                 rows = matrix[start:stop]
                 slots = np.atleast_1d(self._append(stop - start))
-                self.obs[slots], self.action[slots], self.next_obs[slots], reward, end = np.split(rows, widths, axis=1)
+                self.obs[slots], self.action[slots], self.next_obs[slots], reward, end = np.split(
+                    rows, widths, axis=1
+                )
                 self.reward[slots] = reward[:, 0]
                 if end[-1, 0]:
                     self._close(terminated=end[-1, 0] == 2)

@@ -223,9 +223,7 @@ def carry_out(
     return Run(learner.policy, training.metrics, learner.algorithm, learner.state, out)
 
 
-def follow(
-    training: Training, task: Task, keeper: Keeper, watch: Watch, schedule: Schedule, seed: int
-) -> None:
+def follow(training: Training, task: Task, keeper: Keeper, watch: Watch, schedule: Schedule, seed: int) -> None:
     """Trains to the end, with evaluations and checkpoints, and an eye on divergence and signals."""
     learner, total = training.learner, schedule.total
     if schedule.reached(training.metrics):

@@ -100,8 +100,10 @@ class SAC:
     """Step size of the critics."""
     actor_lr: float = 3e-4
     """Step size of the policy."""
-    alpha_lr: float = 3e-4
+    alpha_lr: float = 1e-3
     """Step size of the logarithm of the temperature α."""
+    initial_alpha: float = 0.1
+    """The temperature at first: what an action's entropy is worth, in units of the reward."""
     target_rate: float = 0.005
     """How far the target networks move to the critics in one update."""
     target_entropy: float = -1.0
@@ -128,7 +130,15 @@ class SAC:
             raise InputError(f"discount is {self.discount}; it must be at least 0 and below 1")
         if not 0 < self.target_rate <= 1:
             raise InputError(f"target_rate is {self.target_rate}; it must be above 0 and at most 1")
-        for name in ("critic_lr", "actor_lr", "alpha_lr", "batch_size", "updates_per_step", "update_every"):
+        for name in (
+            "critic_lr",
+            "actor_lr",
+            "alpha_lr",
+            "initial_alpha",
+            "batch_size",
+            "updates_per_step",
+            "update_every",
+        ):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(f"{name} is {getattr(self, name)}; it must be positive")
         for name in ("random_steps", "training_starts"):
@@ -145,11 +155,11 @@ class SAC:
     def init(self, key: Array, spec: Spec) -> State:
         """Fresh networks and optimisers."""
         if spec.discrete:
-            raise InputError("SAC learns continuous actions, and those of this task are discrete; use another learner")
+            raise InputError("SAC learns continuous actions, those of this task are discrete; choose another task")
         key, key_actor, *keys = jax.random.split(key, 2 + CRITICS)
         actor = actor_init(key_actor, spec.obs_size, spec.action_size, self.hidden, discrete=False)
         critics = [mlp_init(each, (spec.obs_size + 1 + spec.action_size, *self.hidden, 1)) for each in keys]
-        log_alpha = jnp.zeros(())
+        log_alpha = jnp.log(self.initial_alpha)
         return State(
             actor=actor,
             critics=critics,
@@ -166,6 +176,7 @@ class SAC:
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """A step on the rewards of the environment, for which nothing comes after the end of a task."""
         assert batch.replay is not None
+        assert batch.replay.reward is not None
         return self.step(state, batch.replay, batch.replay.reward)
 
     def step(

@@ -241,6 +241,7 @@ class ValueDICE:
         self, nu: Params, actor: Params, spec: Spec, batch: Batch, key: Array, apply: Apply = apply_rows
     ) -> Terms:
         """x = ν(s,a) - γ ν(s′,a′) on expert and replay rows, ν(s0,a0) on initial states; a0, a′ ~ π."""
+        assert batch.expert is not None
         sources = [batch.expert] if batch.replay is None else [batch.expert, batch.replay]
         now = [jnp.concatenate([rows.obs, rows.action], axis=1) for rows in sources]
         acting = [batch.initial, *[rows.next_obs for rows in sources]]
@@ -309,6 +310,7 @@ class ValueDICE:
         # The share is (E e^x)² / E e^2x, both under the mixture.
         double = None if terms.x_replay is None else 2 * terms.x_replay
         _, log_square = self.objective(terms._replace(x_expert=2 * terms.x_expert, x_replay=double), batch)
+        assert batch.expert is not None
         obs = batch.expert.obs
         nu = apply_chunks(partial(critic, state.nu), jnp.concatenate([obs, batch.expert.action], axis=1))
         return {
