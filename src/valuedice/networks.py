@@ -43,15 +43,22 @@ def mlp_init(key: Array, sizes: Sequence[int], *, output_bias: bool = True) -> P
     return params
 
 
-def mlp(params: Params, x: Array) -> Array:
-    """Dense layers with ReLU between them."""
+def mlp(params: Params, x: Array, *, standardize: bool = False) -> Array:
+    """Dense layers with ReLU between them, and before it, if asked for, a standardisation of each row's features
+    (layer normalisation without parameters of its own)."""
     for index, layer in enumerate(params):
         x = x @ layer.kernel
         if layer.bias is not None:
             x = x + layer.bias
         if index < len(params) - 1:
-            x = jax.nn.relu(x)
+            x = jax.nn.relu(standardized(x) if standardize else x)
     return x
+
+
+def standardized(x: Array) -> Array:
+    """With mean 0 and standard deviation 1."""
+    x = x - jnp.mean(x)
+    return x * jax.lax.rsqrt(jnp.mean(x**2) + 1e-6)
 
 
 def adam_init(params: Any) -> optax.OptState:

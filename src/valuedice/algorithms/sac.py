@@ -19,7 +19,7 @@ import optax
 from jax import Array
 
 from valuedice.errors import InputError
-from valuedice.networks import Params, actor_init, adam_init, adam_step, critic, gaussian_policy, mlp_init
+from valuedice.networks import Params, actor_init, adam_init, adam_step, gaussian_policy, mlp, mlp_init
 from valuedice.types import Batch, Metrics, Sampling, Spec, Transition
 
 # Folded into the key where something is measured: what is learned must not depend on it.
@@ -60,9 +60,11 @@ def act(actor: Params, obs: Array, noise: Array) -> tuple[Array, Array]:
 
 
 def q_values(critics: list[Params], obs: Array, action: Array) -> Array:
-    """Of each critic (the first axis) for each row."""
+    """Of each critic (the first axis) for each row. Standardised features bound how far a critic can be wrong about
+    actions that it has not seen, which lets it take larger steps."""
     rows = jnp.concatenate([obs, action], axis=1)
-    return jnp.stack([jax.vmap(partial(critic, params))(rows) for params in critics])
+    q = partial(mlp, standardize=True)
+    return jnp.stack([jax.vmap(partial(q, params))(rows)[:, 0] for params in critics])
 
 
 def follow(target: Any, online: Any, rate: float) -> Any:
@@ -98,7 +100,7 @@ class SAC:
     """γ."""
     critic_lr: float = 1e-3
     """Step size of the critics."""
-    actor_lr: float = 3e-4
+    actor_lr: float = 1e-3
     """Step size of the policy."""
     alpha_lr: float = 1e-3
     """Step size of the logarithm of the temperature α."""
@@ -110,11 +112,11 @@ class SAC:
     """Entropy that the policy should have, for each dimension of an action (they span [-1, 1])."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of all networks."""
-    batch_size: int = 256
+    batch_size: int = 128
     """Rows in one update."""
     updates_per_step: int = 1
     """Updates for each environment step in which there are any."""
-    update_every: int = 1
+    update_every: int = 2
     """Environment steps from one such step to the next."""
     random_steps: int = 5_000
     """First environment steps, taken with uniformly random actions."""
