@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +12,17 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from valuedice.algorithms import SAC
-from valuedice.algorithms.sac import State, actor_loss, critic_loss, follow, soft_value, temperature_loss
+from valuedice.algorithms.sac import State, actor_loss, critic_loss, follow, q_values, soft_value, temperature_loss
 from valuedice.bench.flops import sac_products
 from valuedice.errors import InputError
-from valuedice.networks import Dense
+from valuedice.networks import Dense, gaussian_policy
 from valuedice.train import train_expert
 from valuedice.types import Batch, Spec, Transition
 
 SPEC = Spec(2, 3)
 ROWS = 8
 BIASES, TARGETS = (1.0, 4.0), (2.0, 3.0)
+REWARD = np.linspace(-1, 2, ROWS, dtype=np.float32)
 step = jax.jit(SAC.step, static_argnums=0, static_argnames="absorbing")
 update = jax.jit(SAC.update, static_argnums=0)
 
@@ -48,11 +50,11 @@ def rows_of(now: float = 0.0, after: float = 0.0) -> Transition:
         return obs.astype(np.float32)
 
     action = rng.uniform(-1, 1, (ROWS, 3)).astype(np.float32) * (1 - now)
-    return Transition(observations(now), action, observations(after), rng.normal(size=ROWS).astype(np.float32))
+    return Transition(observations(now), action, observations(after), REWARD)
 
 
-def loss_for(target: np.ndarray) -> np.ndarray:
-    return 0.5 * sum(np.mean((value - target) ** 2) for value in BIASES)
+def loss_for(target: np.ndarray) -> float:
+    return float(0.5 * sum(np.mean((value - target) ** 2) for value in BIASES))
 
 
 # The equations.
@@ -93,46 +95,46 @@ def test_targets_go_a_share_of_the_way_to_the_critics():
 
 def test_an_ordinary_row_bootstraps_from_the_smaller_target():
     # Entropy is worth nothing here.
-    rows = rows_of()
+    rows, reward = rows_of(), REWARD
     _, metrics = update(SAC(hidden=(4,)), flat_state(SAC(hidden=(4,)), alpha=1e-20), Batch(None, None, rows))
-    assert_allclose(metrics["critic_loss"], loss_for(rows.reward + 0.99 * 2.0), rtol=1e-5)
+    assert_allclose(metrics["critic_loss"], loss_for(reward + 0.99 * 2.0), rtol=1e-5)
 
 
 def test_nothing_comes_after_the_end_of_a_task():
-    rows = rows_of(after=1.0)
+    rows, reward = rows_of(after=1.0), REWARD
     _, metrics = update(SAC(hidden=(4,)), flat_state(SAC(hidden=(4,)), alpha=100.0), Batch(None, None, rows))
-    assert_allclose(metrics["critic_loss"], loss_for(rows.reward), rtol=1e-5)
+    assert_allclose(metrics["critic_loss"], loss_for(reward), rtol=1e-5)
 
 
 def test_an_absorbing_state_that_counts_bootstraps_without_a_bonus_for_entropy():
-    rows = rows_of(after=1.0)
+    rows, reward = rows_of(after=1.0), REWARD
     state = flat_state(SAC(hidden=(4,)), alpha=100.0)
-    _, metrics = step(SAC(hidden=(4,)), state, rows, rows.reward, absorbing=True)
-    assert_allclose(metrics["critic_loss"], loss_for(rows.reward + 0.99 * 2.0), rtol=1e-5)
+    _, metrics = step(SAC(hidden=(4,)), state, rows, reward, absorbing=True)
+    assert_allclose(metrics["critic_loss"], loss_for(reward + 0.99 * 2.0), rtol=1e-5)
 
 
 def test_the_action_in_an_absorbing_state_is_fixed():
     # The targets depend on the action alone, and are zero where it is zero.
-    rows, sac = rows_of(after=1.0), SAC(hidden=(4,))
+    rows, reward, sac = rows_of(after=1.0), REWARD, SAC(hidden=(4,))
     state = flat_state(sac, alpha=100.0)
     first = state.targets[0][0]
     targets = [[Dense(first.kernel.at[3:].set(1.0), first.bias), Dense(jnp.ones((4, 1)), jnp.zeros(1))]] * 2
-    _, metrics = step(sac, replace(state, targets=targets), rows, rows.reward, absorbing=True)
-    assert_allclose(metrics["critic_loss"], loss_for(rows.reward), rtol=1e-5)
+    _, metrics = step(sac, replace(state, targets=targets), rows, reward, absorbing=True)
+    assert_allclose(metrics["critic_loss"], loss_for(reward), rtol=1e-5)
 
 
 def test_the_absorbing_state_teaches_the_policy_nothing():
-    rows, sac = rows_of(now=1.0, after=1.0), SAC(hidden=(4,))
+    rows, reward, sac = rows_of(now=1.0, after=1.0), REWARD, SAC(hidden=(4,))
     before = sac.init(jax.random.key(0), SPEC)
-    after, _ = step(sac, before, rows, rows.reward, absorbing=True)
+    after, _ = step(sac, before, rows, reward, absorbing=True)
     jax.tree.map(assert_array_equal, after.actor, before.actor)
 
 
 def test_rewards_may_come_from_elsewhere():
-    rows, sac = rows_of(), SAC(hidden=(4,))
+    rows, reward, sac = rows_of(), REWARD, SAC(hidden=(4,))
     own, _ = update(sac, sac.init(jax.random.key(0), SPEC), Batch(None, None, rows))
-    given, _ = step(sac, sac.init(jax.random.key(0), SPEC), rows._replace(reward=None), rows.reward)
-    other, _ = step(sac, sac.init(jax.random.key(0), SPEC), rows, 5 + 0 * rows.reward)
+    given, _ = step(sac, sac.init(jax.random.key(0), SPEC), rows._replace(reward=None), reward)
+    other, _ = step(sac, sac.init(jax.random.key(0), SPEC), rows, 5 + 0 * reward)
     jax.tree.map(assert_array_equal, own.critics, given.critics)
     assert not np.allclose(own.critics[0][1].bias, other.critics[0][1].bias)
 
@@ -145,7 +147,13 @@ def test_the_soft_value_of_a_quadratic_reward_is_learned():
     # bounds do not matter, and V = α log ∫ e^(r/α) da / (1 - γ) = α ½ log(2π α/k) / (1 - γ).
     gamma, alpha, k = 0.5, 0.1, 2.5
     value = alpha * 0.5 * np.log(2 * np.pi * alpha / k) / (1 - gamma)
-    settings = {"critic_lr": 3e-3, "actor_lr": 3e-3, "alpha_lr": 1e-20, "initial_alpha": alpha, "target_rate": 0.05}
+    settings: dict[str, Any] = {
+        "critic_lr": 3e-3,
+        "actor_lr": 3e-3,
+        "alpha_lr": 1e-20,
+        "initial_alpha": alpha,
+        "target_rate": 0.05,
+    }
     sac = SAC(discount=gamma, hidden=(32, 32), **settings)
     spec = Spec(1, 1)
     rng = np.random.default_rng(0)
@@ -154,11 +162,8 @@ def test_the_soft_value_of_a_quadratic_reward_is_learned():
     batches = Batch(None, None, Transition(obs, action, obs, -k / 2 * action[..., 0] ** 2))
     state, _ = jax.jit(lambda state: jax.lax.scan(sac.update, state, batches))(sac.init(jax.random.key(0), spec))
 
-    from valuedice.algorithms.sac import q_values
-    from valuedice.networks import gaussian_policy
-
     tried = np.array([[0.0], [0.2], [-0.4]], np.float32)
-    q = q_values(state.critics, np.zeros((3, 2), np.float32), tried)
+    q = q_values(state.critics, jnp.zeros((3, 2)), jnp.asarray(tried))
     assert_allclose(q, np.tile(-k / 2 * tried[:, 0] ** 2 + gamma * value, (2, 1)), atol=0.03)
     policy = gaussian_policy(state.actor, jnp.zeros(2))
     assert_allclose(policy.location, 0.0, atol=0.03)
@@ -208,7 +213,13 @@ def test_the_arithmetic_of_an_update_is_that_of_a_count_on_paper():
 
 @pytest.mark.slow
 def test_pendulum_is_learned():
-    settings = {"hidden": (64, 64), "batch_size": 128, "critic_lr": 2e-3, "actor_lr": 1e-3, "update_every": 1}
+    settings: dict[str, Any] = {
+        "hidden": (64, 64),
+        "batch_size": 128,
+        "critic_lr": 2e-3,
+        "actor_lr": 1e-3,
+        "update_every": 1,
+    }
     sac = SAC(**settings, random_steps=1_000, training_starts=1_000)
     # Stops at the first evaluation that is good enough.
     run = train_expert(sac, "Pendulum-v1", target_return=-200, max_steps=8_000, eval_every=500, quiet=True)
