@@ -58,7 +58,7 @@ def main() -> None:
     keeper.Keeper.save = clocked("checkpoints", keeper.Keeper.save)
     task.Task.open = clocked("start: environments", task.Task.open)
     learner.start = clocked("start: networks", learner.start)
-    explore.noisy_action = clocked("acting (and copying the policy)", explore.noisy_action)
+    explore.explore = clocked("acting (and copying the policy)", explore.explore)
     demos = load_demos(options.demos, 1, 0)
     with tempfile.TemporaryDirectory() as folder:
         train(ValueDICE(), demos, "HalfCheetah-v5", steps=options.steps, seed=0, out=Path(folder) / "run")

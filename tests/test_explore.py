@@ -53,7 +53,7 @@ def unasked() -> Policy:
     raise AssertionError("the policy was asked")
 
 
-def run(env, spec, policy, *, steps, random_steps=0, noise=0.0, seed=7):
+def run(env, spec, policy, *, steps, random_steps=0, noise: float | None = 0.0, seed=7):
     """The actions, as one array, and the buffer."""
     replay = Replay(spec, capacity=steps + 10)
     explorer = Explorer(env, replay, spec, NORMALIZER, random_steps=random_steps, noise=noise, seed=seed)
@@ -101,6 +101,14 @@ def test_noise_is_added_to_the_mean_action_before_it_is_scaled():
     assert_allclose(np.cov(actions.T), [[0.2**2, 0], [0, 0.5**2]], atol=0.01)
 
 
+def test_without_noise_the_policy_is_sampled():
+    # tanh of a Gaussian whose log-std, of raw 0, is the middle of its bounds, -1.5.
+    actions, _ = run(Recorder(), BOX, lambda: gaussian([0.3, -0.5], raw=0.0), steps=4000, noise=None)
+    u = np.arctanh((actions - [1, 5]) / [2, 5])
+    assert_allclose(u.mean(0), [0.3, -0.5], atol=0.02)
+    assert_allclose(u.std(0), np.exp(-1.5), atol=0.02)
+
+
 def test_noisy_actions_stay_within_the_bounds():
     actions, _ = run(Recorder(), BOX, lambda: gaussian([0.0, 0.0]), steps=1000, noise=100.0)
     assert_array_equal([actions.min(0), actions.max(0)], [BOX.low, BOX.high])
@@ -133,6 +141,8 @@ def test_only_termination_leads_to_the_absorbing_state():
     after = [[0, -0.25, 0], [0, 0, 1], [0, 0, 1], [2, 0.25, 0], [2, 0.5, 0], [4, 0.75, 0]]
     assert_array_equal(rows.obs, here)
     assert_array_equal(rows.next_obs, after)
+    # The environment gives 1 for a step, the absorbing state nothing.
+    assert_array_equal(rows.reward, [1, 1, 0, 1, 1, 1])
     # Both ends close an episode.
     assert_array_equal(replay.first[:6], [0, 0, 0, 3, 3, 5])
     assert_array_equal(replay.last[:6], [2, 2, 2, 4, 4, -1])

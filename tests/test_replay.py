@@ -180,8 +180,25 @@ def test_only_live_rows_are_drawn(capacity, episodes, scheme, initial_states):
     assert drawn.obs.shape == (4, 25, 3)
     assert drawn.action.shape == (4, 25, 1)
     live = {tuple(np.array([*row.obs, *row.action, *row.next_obs], np.float32)) for row in rows[-capacity:]}
-    found = np.concatenate(drawn, axis=-1).reshape(100, -1)
+    found = np.concatenate(drawn[:3], axis=-1).reshape(100, -1)
     assert {tuple(row) for row in found} <= live
+
+
+@given(capacity=st.integers(2, 15), episodes=episodes())
+def test_rewards_stay_with_their_rows_also_through_a_checkpoint(capacity, episodes):
+    replay, expected = Replay(SPEC, capacity), []
+    for length, end in episodes:
+        for step in range(length):
+            over = step == length - 1
+            ends = {"terminated": over and end == "terminated", "truncated": over and end == "truncated"}
+            replay.add(np.ones(2), np.ones(1), np.ones(2), len(expected) + 0.5, **ends)
+            # The absorbing state gives nothing.
+            expected += [len(expected) + 0.5, 0.0] if ends["terminated"] else [len(expected) + 0.5]
+    again = Replay(SPEC, capacity)
+    again.restore(replay.oldest, replay.export(replay.oldest, replay.count))
+    numbers = np.arange(replay.oldest, replay.count)
+    assert_array_equal(replay.rows(numbers).reward, expected[-capacity:])
+    assert_array_equal(again.rows(numbers).reward, expected[-capacity:])
 
 
 def test_a_uniform_draw_takes_all_rows_alike():

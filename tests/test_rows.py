@@ -73,7 +73,7 @@ def test_the_order_of_episodes_does_not_matter(order):
     def content(rows: ExpertRows) -> list[tuple[float, ...]]:
         return sorted(
             tuple(np.round(row, 12))
-            for row in np.column_stack([*rows.all(), rows.weight, rows.initial_weight]).astype(float)
+            for row in np.column_stack([*rows.all()[:3], rows.weight, rows.initial_weight]).astype(float)
         )
 
     assert content(here) == content(there)

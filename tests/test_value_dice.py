@@ -96,7 +96,9 @@ def mean_nu(state, obs) -> np.ndarray:
 
 
 def residuals(state, rows) -> np.ndarray:
-    return np.array([nu_at(state, s, a) - GAMMA * mean_nu(state, after) for s, a, after in zip(*rows, strict=True)])
+    return np.array(
+        [nu_at(state, s, a) - GAMMA * mean_nu(state, after) for s, a, after in zip(*rows[:3], strict=True)]
+    )
 
 
 def one_unit(state, weight, bias, height) -> State:

@@ -9,13 +9,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from valuedice.algorithms import ValueDICE
+    from valuedice.algorithms import SAC, ValueDICE
     from valuedice.collect import collect_demos
     from valuedice.demos import Demos, Episode, load_demos
     from valuedice.errors import InputError
     from valuedice.evaluate import evaluate
     from valuedice.policy import Policy, load_policy
-    from valuedice.train import Run, train
+    from valuedice.train import Run, train, train_expert
 
 __version__ = version("valuedice")
 
@@ -26,16 +26,18 @@ _HOMES = {
     "InputError": "errors",
     "Policy": "policy",
     "Run": "train",
+    "SAC": "algorithms",
     "ValueDICE": "algorithms",
     "collect_demos": "collect",
     "evaluate": "evaluate",
     "load_demos": "demos",
     "load_policy": "policy",
     "train": "train",
+    "train_expert": "train",
 }
 
 __all__ = [  # noqa: RUF022
-    "ValueDICE", "train", "Run",
+    "ValueDICE", "train", "Run", "SAC", "train_expert",
     "load_demos", "collect_demos", "Demos", "Episode",
     "evaluate", "load_policy", "Policy",
     "InputError", "__version__",

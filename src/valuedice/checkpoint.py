@@ -65,6 +65,11 @@ class Saved:
 
     def fill(self, replay: Replay) -> None:
         """Puts the rows back, a file at a time."""
+        if self.facts["width"] != replay.width:
+            raise InputError(
+                f"the checkpoint holds rows of {self.facts['width']} numbers instead of {replay.width}: it is of "
+                "another version of valuedice; resume with the one that wrote it, or start a new run"
+            )
         oldest = max(0, self.facts["replay_count"] - replay.capacity)
         for segment in self.segments:
             rows = np.fromfile(segment.path(self.slot), "<f4", segment.rows * replay.width)

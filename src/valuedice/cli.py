@@ -25,6 +25,7 @@ usage: valuedice COMMAND [OPTIONS]
 Imitation learning from a few demonstrations, without rewards.
 
   train [value-dice]          learn a policy from demonstrations, online or offline
+  expert                      learn a policy from rewards, to record demonstrations with
   evaluate RUN_OR_POLICY      returns of a policy in an environment
   play RUN_OR_POLICY ...      film a policy, or several side by side: .mp4 or .gif
   demos inspect REF           what a demonstration file holds, and what is wrong with it
@@ -39,6 +40,7 @@ Imitation learning from a few demonstrations, without rewards.
 
 COMMANDS = {
     "train": "training:train_command",
+    "expert": "expert:expert_command",
     "evaluate": "others:evaluate_command",
     "ring": "others:ring_command",
     "bench": "bench:bench_command",
@@ -119,7 +121,7 @@ def dispatch(args: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         return fail(f"no command {name!r}; there are: {', '.join(COMMANDS)}")
-    if name == "train":
+    if name in ("train", "expert"):
         # Here, since the command's modules load numpy.
         limit_threads(threads_asked(args))
     module, function = COMMANDS[name].split(":")

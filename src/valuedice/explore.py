@@ -28,7 +28,7 @@ class Explorer:
         normalizer: Normalizer,
         *,
         random_steps: int,
-        noise: float,
+        noise: float | None,
         seed: int,
     ) -> None:
         self.env, self.replay, self.spec, self.normalizer = env, replay, spec, normalizer
@@ -46,11 +46,12 @@ class Explorer:
         obs = self._reset() if self.obs is None else self.obs
         self.steps += 1
         random = self.steps <= self.random_steps
-        action = random_action(self.spec, self.rng) if random else noisy_action(policy(), obs, self.noise, self.rng)
-        next_obs, _, terminated, truncated, _ = self.env.step(action)
+        action = random_action(self.spec, self.rng) if random else explore(policy(), obs, self.noise, self.rng)
+        next_obs, reward, terminated, truncated, _ = self.env.step(action)
         # A time limit ends the recording, not the task: only `terminated` leads to the absorbing state.
         ends = {"terminated": bool(terminated), "truncated": bool(truncated)}
-        self.replay.add(self.normalizer(obs), self.spec.encode(action), self.normalizer(next_obs), **ends)
+        row = (self.normalizer(obs), self.spec.encode(action), self.normalizer(next_obs), float(reward))
+        self.replay.add(*row, **ends)
         self._actions.append(action)
         self.obs = next_obs
         if terminated or truncated:
@@ -123,9 +124,9 @@ def random_action(spec: Spec, rng: np.random.Generator) -> np.ndarray:
     return spec.decode(rng.uniform(-1, 1, spec.action_size))
 
 
-def noisy_action(policy: Policy, obs: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
-    """The mean action and Gaussian noise; a discrete policy explores by sampling."""
-    if policy.spec.discrete:
+def explore(policy: Policy, obs: np.ndarray, noise: float | None, rng: np.random.Generator) -> np.ndarray:
+    """The mean action and Gaussian noise; without noise, and from a discrete policy, a sample."""
+    if noise is None or policy.spec.discrete:
         return policy(obs, deterministic=False, rng=rng)
     mean = policy.mean(policy.forward(obs))
     return policy.spec.decode(np.clip(mean + noise * rng.standard_normal(mean.shape), -1, 1))

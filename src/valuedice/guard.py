@@ -11,16 +11,13 @@ LEAST_SAMPLE_SIZE = 0.02
 """Share of the rows that must carry the weights e^x. Where training works it stays above 0.8 (docs/training.md)."""
 PATIENCE = 3
 """Evaluations in a row below that share."""
-REMEDIES = (
-    "What usually helps, in a new folder: a smaller step of the critic (--nu-lr), a stronger --gradient-penalty, "
-    "or a smaller step of the policy (--actor-lr)."
-)
 
 
 class Guard:
     """Watches losses after every compiled call, and the diagnostics of every evaluation."""
 
-    def __init__(self) -> None:
+    def __init__(self, remedies: str) -> None:
+        self.remedies = f"What usually helps, in a new folder: {remedies}."
         self.low_since: int | None = None
         """Step of the first of the evaluations in a row whose sample size was too small."""
         self._low = 0
@@ -34,7 +31,7 @@ class Guard:
         """Raises at the first number that is none."""
         for name, value in metrics.items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise DivergenceError(f"Training diverged: {name} is {value} at {when}. {REMEDIES}")
+                raise DivergenceError(f"Training diverged: {name} is {value} at {when}. {self.remedies}")
 
     def check_sample(self, share: float | None, step: int, unit: str) -> None:
         """Raises when the effective sample size has been too small for too long."""
@@ -46,5 +43,5 @@ class Guard:
         if self._low >= PATIENCE:
             raise DivergenceError(
                 f"Training diverged: effective_sample_size is {share:.2g}, below {LEAST_SAMPLE_SIZE} at every "
-                f"evaluation since {self.low_since:,} {unit}: a few rows decide everything. {REMEDIES}"
+                f"evaluation since {self.low_since:,} {unit}: a few rows decide everything. {self.remedies}"
             )

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from valuedice.errors import DivergenceError, InputError, Interrupted
-from valuedice.guard import REMEDIES, Guard
+from valuedice.guard import Guard
 from valuedice.policy import Policy
 from valuedice.runs import RunFolder
 from valuedice.training import Training
@@ -21,7 +21,7 @@ class Keeper:
         self, folder: RunFolder | None, training: Training, interval: float, unit: str, begin: float
     ) -> None:
         self.folder, self.training, self.interval, self.unit = folder, training, interval, unit
-        self.guard = Guard()
+        self.guard = Guard(training.learner.algorithm.remedies)
         self.saved: int | None = None
         """Steps (offline: updates) of the last checkpoint."""
         self._begin = begin
@@ -67,7 +67,9 @@ class Keeper:
         for name, array in arrays.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all() and name.startswith("learner/"):
                 what, when = name.removeprefix("learner/"), f"{self.training.done:,} {self.unit}"
-                raise DivergenceError(f"Training diverged: {what} is not finite after {when}. {REMEDIES}")
+                raise DivergenceError(
+                    f"Training diverged: {what} is not finite after {when}. {self.guard.remedies}"
+                )
         with self.folder.writing():
             self.folder.checkpoints.save(arrays, facts, self.training.learner.replay)
         self.saved = self.training.done
@@ -92,5 +94,5 @@ class Keeper:
         self.save(now=True)
         message = f"stopped after {self.training.done:,} {self.unit}; {self.kept()}"
         if self.folder is not None:
-            message += f"; go on with: valuedice train --resume {self.folder.path}"
+            message += f"; go on with: {self.folder.resume_command}"
         raise Interrupted(signum, message)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from valuedice.algorithms import Algorithm
+from valuedice.algorithms import Learning
 from valuedice.demos.rows import ExpertRows
 from valuedice.errors import InputError
 from valuedice.policy import Policy
@@ -22,20 +22,20 @@ DIAGNOSED_ROWS = 4_096
 
 
 @partial(jax.jit, static_argnums=(0, 2))
-def start(algorithm: Algorithm, key: Array, spec: Spec) -> Any:
+def start(algorithm: Learning, key: Array, spec: Spec) -> Any:
     """The algorithm's first state."""
     return algorithm.init(key, spec)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
-def run_updates(algorithm: Algorithm, state: Any, batches: Batch) -> tuple[Any, Metrics]:
+def run_updates(algorithm: Learning, state: Any, batches: Batch) -> tuple[Any, Metrics]:
     """As many updates as there are stacked batches; metrics are their means."""
-    state, metrics = jax.lax.scan(algorithm.update, state, batches)
+    state, metrics = jax.lax.scan(cast(Any, algorithm.update), state, batches)
     return state, jax.tree.map(jnp.mean, metrics)
 
 
 @partial(jax.jit, static_argnums=0)
-def run_diagnosis(algorithm: Algorithm, state: Any, batch: Batch) -> Metrics:
+def run_diagnosis(algorithm: Learning, state: Any, batch: Batch) -> Metrics:
     """The algorithm's own measures of convergence."""
     return algorithm.diagnose(state, batch)
 
@@ -45,8 +45,8 @@ class Learner:
 
     def __init__(
         self,
-        algorithm: Algorithm,
-        expert: ExpertRows,
+        algorithm: Learning,
+        expert: ExpertRows | None,
         replay: Replay | None,
         normalizer: Normalizer,
         spec: Spec,
@@ -66,7 +66,7 @@ class Learner:
     def draw(self, updates: int) -> Batch:
         """K stacked batches."""
         shape = (updates, self.algorithm.batch_size)
-        expert, initial = self.expert.draw(self.rng, shape)
+        expert, initial = (None, None) if self.expert is None else self.expert.draw(self.rng, shape)
         return Batch(expert, initial, self._draw_replay(self.rng, shape))
 
     def _draw_replay(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Transition | None:
@@ -77,7 +77,7 @@ class Learner:
 
     def learn(self, batches: Batch) -> None:
         """An update on each of the stacked batches."""
-        updates = len(batches.initial)
+        updates = len(jax.tree.leaves(batches)[0])
         self.state, metrics = run_updates(self.algorithm, self.state, batches)
         self.last = {name: float(value) for name, value in metrics.items()}
         for name, value in self.last.items():
@@ -95,14 +95,16 @@ class Learner:
         return self._policy
 
     def measure(self) -> Metrics:
-        """Means over the updates since the last call, and the divergence on all expert rows."""
+        """Means over the updates since the last call, and the algorithm's own measures, on all expert rows."""
         means = {name: total / max(self._summed, 1) for name, total in self._sums.items()}
         self._sums, self._summed = {}, 0
-        rows = self.expert.all()
         # A generator of its own: measuring must not change what is learned.
         rng = np.random.default_rng([self.updates, 2])
         replay = self._draw_replay(rng, (DIAGNOSED_ROWS,))
-        batch = Batch(rows, rows.obs, replay, self.expert.weight, self.expert.initial_weight)
+        batch = Batch(None, None, replay)
+        if self.expert is not None:
+            rows = self.expert.all()
+            batch = Batch(rows, rows.obs, replay, self.expert.weight, self.expert.initial_weight)
         diagnosis = run_diagnosis(self.algorithm, self.state, batch)
         return {name: float(value) for name, value in diagnosis.items()} | means
 

@@ -6,7 +6,7 @@ Every function here is about *one* row; callers `vmap`, so that rows cannot mix.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,8 @@ class Dense(NamedTuple):
 
 
 Params = list[Dense]
+Tree = TypeVar("Tree")
+"""Parameters in any arrangement."""
 
 
 def mlp_init(key: Array, sizes: Sequence[int], *, output_bias: bool = True) -> Params:
@@ -41,25 +43,30 @@ def mlp_init(key: Array, sizes: Sequence[int], *, output_bias: bool = True) -> P
     return params
 
 
-def mlp(params: Params, x: Array) -> Array:
-    """Dense layers with ReLU between them."""
+def mlp(params: Params, x: Array, *, standardize: bool = False) -> Array:
+    """Dense layers with ReLU between them, and before it, if asked for, a standardisation of each row's features
+    (layer normalisation without parameters of its own)."""
     for index, layer in enumerate(params):
         x = x @ layer.kernel
         if layer.bias is not None:
             x = x + layer.bias
         if index < len(params) - 1:
-            x = jax.nn.relu(x)
+            x = jax.nn.relu(standardized(x) if standardize else x)
     return x
 
 
-def adam_init(params: Params) -> optax.OptState:
+def standardized(x: Array) -> Array:
+    """With mean 0 and standard deviation 1."""
+    x = x - jnp.mean(x)
+    return x * jax.lax.rsqrt(jnp.mean(x**2) + 1e-6)
+
+
+def adam_init(params: Any) -> optax.OptState:
     """Fresh moments."""
-    return optax.scale_by_adam().init(cast(optax.Params, params))
+    return optax.scale_by_adam().init(params)
 
 
-def adam_step(
-    lr: float, params: Params, gradient: Params, moments: optax.OptState
-) -> tuple[Params, optax.OptState]:
+def adam_step(lr: float, params: Tree, gradient: Tree, moments: optax.OptState) -> tuple[Tree, optax.OptState]:
     """One step of Adam *down* the gradient; a negative `lr` goes up."""
     step, moments = optax.scale_by_adam().update(cast(optax.Updates, gradient), moments)
     return jax.tree.map(lambda value, change: value - lr * change, params, step), moments

@@ -23,6 +23,7 @@ class Replay:
         self.obs = np.zeros((self.capacity, spec.obs_size + 1), np.float32)
         self.action = np.zeros((self.capacity, spec.action_size), np.float32)
         self.next_obs = np.zeros((self.capacity, spec.obs_size + 1), np.float32)
+        self.reward = np.zeros(self.capacity, np.float32)
         self.first = np.zeros(self.capacity, np.int64)
         """Number of the first row of the row's episode."""
         self.last = np.zeros(self.capacity, np.int64)
@@ -36,17 +37,25 @@ class Replay:
         return min(self.count, self.capacity)
 
     def add(
-        self, obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray, *, terminated: bool, truncated: bool
+        self,
+        obs: np.ndarray,
+        action: np.ndarray,
+        next_obs: np.ndarray,
+        reward: float = 0.0,
+        *,
+        terminated: bool,
+        truncated: bool,
     ) -> None:
-        """One normalised observation, one encoded action. `truncated` closes an episode that the task did not."""
+        """One normalised observation, one encoded action. `truncated` closes an episode that the task did not.
+        The absorbing state rewards nothing."""
         slot = self._append()
         self.obs[slot, :-1], self.obs[slot, -1] = obs, 0
-        self.action[slot] = action
+        self.action[slot], self.reward[slot] = action, reward
         self.next_obs[slot, :-1], self.next_obs[slot, -1] = (0, 1) if terminated else (next_obs, 0)
         if terminated:
             loop = self._append()
             self.obs[loop], self.action[loop] = self.next_obs[slot], 0
-            self.next_obs[loop] = self.next_obs[slot]
+            self.next_obs[loop], self.reward[loop] = self.next_obs[slot], 0
         if terminated or truncated:
             self._close(terminated)
 
@@ -81,33 +90,36 @@ class Replay:
     def rows(self, numbers: np.ndarray) -> Transition:
         """The transitions of these numbers."""
         slots = numbers % self.capacity
-        return Transition(self.obs[slots], self.action[slots], self.next_obs[slots])
+        return Transition(self.obs[slots], self.action[slots], self.next_obs[slots], self.reward[slots])
 
     def export(self, start: int, stop: int) -> np.ndarray:
-        """The rows from one number to another as a matrix [s, a, s′, end], for a checkpoint. `end` is 1 where an
+        """The rows from one number to another as a matrix [s, a, s′, r, end], for a checkpoint. `end` is 1 where an
         episode was cut, 2 where it looped."""
         numbers = np.arange(start, stop)
         slots = numbers % self.capacity
         end = (self.last[slots] == numbers) * (1 + self.looped[slots])
-        parts = [self.obs[slots], self.action[slots], self.next_obs[slots], end[:, None]]
+        parts = [self.obs[slots], self.action[slots], self.next_obs[slots], self.reward[slots, None], end[:, None]]
         return np.concatenate(parts, axis=1, dtype=np.float32)
 
     @property
     def width(self) -> int:
         """Columns of such a matrix."""
-        return 2 * self.obs.shape[1] + self.action.shape[1] + 1
+        return 2 * self.obs.shape[1] + self.action.shape[1] + 2
 
     def restore(self, first: int, matrix: np.ndarray) -> None:
         """Takes exported rows back, the first of which has this number; called in the order of the numbers."""
         if not self.count:
             self.count = self.episode_start = first
-        widths = np.cumsum([self.obs.shape[1], self.action.shape[1], self.obs.shape[1]])
+        widths = np.cumsum([self.obs.shape[1], self.action.shape[1], self.obs.shape[1], 1])
         ends = np.flatnonzero(matrix[:, -1])
         for start, stop in pairwise([0, *(ends + 1).tolist(), len(matrix)]):
             if stop > start:
                 rows = matrix[start:stop]
                 slots = np.atleast_1d(self._append(stop - start))
-                self.obs[slots], self.action[slots], self.next_obs[slots], end = np.split(rows, widths, axis=1)
+                self.obs[slots], self.action[slots], self.next_obs[slots], reward, end = np.split(
+                    rows, widths, axis=1
+                )
+                self.reward[slots] = reward[:, 0]
                 if end[-1, 0]:
                     self._close(terminated=end[-1, 0] == 2)
 

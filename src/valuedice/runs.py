@@ -29,6 +29,7 @@ except ImportError:  # Windows, where a folder is not locked
 FORMAT = 2
 """1 had no checkpoints."""
 MAY_CHANGE = {"format", "steps", "updates", "eval_every", "checkpoint_seconds", "demos", "replay_data", "command"}
+MAY_CHANGE |= {"target_return"}
 """Settings that a resumed run may have changed: they do not decide what is learned. That the demonstrations are the
 same is told by their fingerprint, not by their place."""
 
@@ -49,17 +50,22 @@ class RunFolder:
         self._events: Any = None
         self._rows: list[Metrics] = []
 
+    @property
+    def resume_command(self) -> str:
+        """That goes on with the run."""
+        return f"valuedice {command_of(self.config)} --resume {self.path}"
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """A disk that refuses is one line, with what to do about it."""
         try:
             yield
         except OSError as error:
-            advice = f"mend that, then go on with: valuedice train --resume {self.path}"
+            advice = f"mend that, then go on with: {self.resume_command}"
             if not (self.path / "config.json").exists():
                 advice = "choose another --out"
             elif error.errno == errno.ENOSPC:
-                advice = f"free some space, then go on with: valuedice train --resume {self.path}"
+                advice = f"free some space, then go on with: {self.resume_command}"
             raise InputError(f"cannot write to {self.path} ({error.strerror}); {advice}") from None
 
     def begin(self, rows: list[Metrics]) -> None:
@@ -185,6 +191,11 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or not isinstance(config.get("format", 0), int):
         raise InputError(f"{path / 'config.json'} holds something else; is {path} a run folder?")
     return config
+
+
+def command_of(config: dict[str, Any]) -> str:
+    """Which command made a run of this configuration."""
+    return "expert" if "target_return" in config else "train"
 
 
 def format_cell(value: Any) -> str:

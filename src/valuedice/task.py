@@ -34,14 +34,14 @@ class Task:
     @classmethod
     def open(
         cls,
-        demos: Demos,
+        demos: Demos | None,
         replay_data: Demos | None,
         env: EnvRef | None,
         eval_env: EnvRef | None,
         eval_episodes: int,
     ) -> Task:
         """Makes the environments, and checks that they and all data are of one task."""
-        data = [demos] if replay_data is None else [demos, replay_data]
+        data = [part for part in (demos, replay_data) if part is not None]
         training = None if env is None else make_env(env)
         evaluator = None if eval_env is None else Evaluator(eval_env, eval_episodes)
         if training is not None and env is not None:
@@ -49,8 +49,8 @@ class Task:
         elif evaluator is not None:
             name, spec = evaluator.name, evaluator.spec
         else:
-            name, spec = demos.source, demos_spec(data)
-        task = cls(name, spec, training, evaluator, demos.expert_return)
+            name, spec = data[0].source, demos_spec(data)
+        task = cls(name, spec, training, evaluator, None if demos is None else demos.expert_return)
         try:
             for part in data:
                 check_fit(part, spec, name)
@@ -94,14 +94,19 @@ class Task:
                 environment.close()
 
 
-def check_types(algorithm: Any, demos: Any, replay_data: Any, env: EnvRef | None, eval_env: EnvRef | None) -> None:
+def check_types(algorithm: Any, demos: Any, replay_data: Any, *places: EnvRef | None) -> None:
     """Slips that a script makes, which would otherwise show as an error deep inside."""
     if not isinstance(algorithm, tuple(ALGORITHMS.values())):
         raise InputError(f"{algorithm!r} is no algorithm; give an object such as ValueDICE()")
     for data in (demos, replay_data):
         if not isinstance(data, Demos | None) or demos is None:
             raise InputError(f"demonstrations are {data!r}; load them first, with load_demos")
-    for place in (env, eval_env):
+    check_places(*places)
+
+
+def check_places(*places: EnvRef | None) -> None:
+    """Environments are named or made, never given."""
+    for place in places:
         if isinstance(place, gym.Env):
             raise InputError(
                 "an environment is given as an object; give its id, or a function that makes one, since evaluation "

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from valuedice.algorithms import ALGORITHMS, Algorithm
+from valuedice.algorithms import ALGORITHMS, SAC, Algorithm, Learning
 from valuedice.demos import Demos
 from valuedice.demos.rows import ExpertRows, fill_replay
 from valuedice.envs import EnvRef, env_name
@@ -25,9 +25,9 @@ from valuedice.policy import Policy
 from valuedice.progress import Watch
 from valuedice.replay import Replay
 from valuedice.runs import RunFolder, refuse_other_run
-from valuedice.task import Task, check_budget, check_types
+from valuedice.task import Task, check_budget, check_places, check_types
 from valuedice.training import Training
-from valuedice.types import Metrics, Transition
+from valuedice.types import Metrics, Normalizer, Transition
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Run:
     policy: Policy
     metrics: list[Metrics]
     """A row for each evaluation, as in `metrics.csv`."""
-    algorithm: Algorithm
+    algorithm: Learning
     state: Any
     out: Path | None
 
@@ -75,17 +75,8 @@ def train(
     begin = time.monotonic()
     check_types(algorithm, demos, replay_data, env, eval_env)
     total = check_budget(env, steps, updates, eval_every, seed, replay_capacity, checkpoint_seconds)
-    if env is not None and total < algorithm.training_starts:
-        raise InputError(
-            f"{total} steps end before the first update, at step {algorithm.training_starts}; take more steps, or "
-            "lower training_starts"
-        )
+    check_folder(algorithm, None if env is None else total, out, resume)
     eval_env = env if eval_env is None else eval_env
-    out = None if out is None else Path(out)
-    if resume and out is None:
-        raise InputError("nothing to resume; name the folder of the run with out")
-    if out is not None and not resume:
-        refuse_other_run(out)
     config = {
         "algorithm": algorithm_name(algorithm),
         **asdict(algorithm),
@@ -114,37 +105,138 @@ def train(
             fill_replay(replay, replay_data, task.spec, normalizer)
         expert = ExpertRows(demos, task.spec, normalizer, algorithm.rows)
         learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed)
-        explorer = None
-        if task.env is not None and replay is not None:
-            settings = {"random_steps": algorithm.random_steps, "noise": algorithm.exploration_noise, "seed": seed}
-            explorer = Explorer(task.env, replay, task.spec, normalizer, **settings)
-        training = Training(learner, explorer)
-        unit = "updates" if env is None else "steps"
-        with nullcontext() if out is None else closing(RunFolder(out, config, resume)) as folder:
-            keeper = Keeper(folder, training, checkpoint_seconds, unit, begin)
-            keeper.recall(total)
-            with Watch(
-                "none" if quiet else "auto", task.name, total, unit, demos.expert_return, training.done
-            ) as watch:
-                follow(training, task, keeper, watch, total, eval_every, seed)
-            keeper.finish()
-    return Run(learner.policy, training.metrics, algorithm, learner.state, out)
+        training = Training(learner, explorer_of(algorithm, task, replay, normalizer, seed))
+        schedule = Schedule(total, eval_every, checkpoint_seconds)
+        return carry_out(training, task, schedule, config, None if out is None else Path(out), resume, begin, quiet)
 
 
-def follow(
-    training: Training, task: Task, keeper: Keeper, watch: Watch, total: int, eval_every: int, seed: int
-) -> None:
+def train_expert(
+    algorithm: SAC,
+    env: EnvRef,
+    *,
+    target_return: float,
+    max_steps: int = 1_000_000,
+    seed: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    eval_every: int = 5_000,
+    eval_episodes: int = 10,
+    replay_capacity: int = 1_000_000,
+    checkpoint_seconds: float = 60.0,
+    command: dict[str, Any] | None = None,
+    quiet: bool = False,
+) -> Run:
+    """Learns from the rewards of `env` until an evaluation reaches `target_return`, or for `max_steps`.
+
+    The rest is as in `train`; when resumed, `target_return` may change too. Observations are taken as they are: no
+    data that is there at the start tells the scale of what a good policy will see.
+    """
+    begin = time.monotonic()
+    if not isinstance(algorithm, SAC):
+        raise InputError(f"{algorithm!r} does not learn from rewards; give SAC()")
+    check_places(env)
+    total = check_budget(env, max_steps, None, eval_every, seed, replay_capacity, checkpoint_seconds)
+    check_folder(algorithm, total, out, resume)
+    config = {
+        "algorithm": "sac",
+        **asdict(algorithm),
+        "env": env_name(env),
+        "eval_env": env_name(env),
+        "target_return": target_return,
+        "steps": total,
+        "seed": seed,
+        "eval_every": eval_every,
+        "eval_episodes": eval_episodes,
+        "replay_capacity": replay_capacity,
+        "checkpoint_seconds": checkpoint_seconds,
+        "threads": threads(),
+        "command": command,
+    }
+    with closing(Task.open(None, None, env, env, eval_episodes)) as task:
+        normalizer = Normalizer.none(task.spec.obs_size)
+        replay = Replay(task.spec, replay_capacity)
+        learner = Learner(algorithm, None, replay, normalizer, task.spec, seed)
+        training = Training(learner, explorer_of(algorithm, task, replay, normalizer, seed))
+        schedule = Schedule(total, eval_every, checkpoint_seconds, target_return)
+        return carry_out(training, task, schedule, config, None if out is None else Path(out), resume, begin, quiet)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When a run is evaluated, saved and ended."""
+
+    total: int
+    """Environment steps, offline updates."""
+    eval_every: int
+    checkpoint_seconds: float
+    target_return: float | None = None
+    """Where it ends before its time."""
+
+    def reached(self, metrics: list[Metrics]) -> bool:
+        """Whether the last evaluation was good enough."""
+        best = metrics[-1]["return_mean"] if metrics else None
+        return self.target_return is not None and best is not None and best >= self.target_return
+
+
+def explorer_of(
+    algorithm: Learning, task: Task, replay: Replay | None, normalizer: Normalizer, seed: int
+) -> Explorer | None:
+    """None where there is no environment to explore."""
+    if task.env is None or replay is None:
+        return None
+    settings = {"random_steps": algorithm.random_steps, "noise": algorithm.exploration_noise, "seed": seed}
+    return Explorer(task.env, replay, task.spec, normalizer, **settings)
+
+
+def check_folder(algorithm: Learning, steps: int | None, out: str | Path | None, resume: bool) -> None:
+    """Before anything is made: whether there is something to learn, and a place for it."""
+    if steps is not None and steps < algorithm.training_starts:
+        raise InputError(
+            f"{steps} steps end before the first update, at step {algorithm.training_starts}; take more steps, or "
+            "lower training_starts"
+        )
+    if resume and out is None:
+        raise InputError("nothing to resume; name the folder of the run with out")
+    if out is not None and not resume:
+        refuse_other_run(Path(out))
+
+
+def carry_out(
+    training: Training,
+    task: Task,
+    schedule: Schedule,
+    config: dict[str, Any],
+    out: Path | None,
+    resume: bool,
+    begin: float,
+    quiet: bool,
+) -> Run:
+    """A run from its folder's last checkpoint, if there is one, to its end."""
+    learner, unit = training.learner, "updates" if training.explorer is None else "steps"
+    with nullcontext() if out is None else closing(RunFolder(out, config, resume)) as folder:
+        keeper = Keeper(folder, training, schedule.checkpoint_seconds, unit, begin)
+        keeper.recall(schedule.total)
+        show = "none" if quiet else "auto"
+        with Watch(show, task.name, schedule.total, unit, task.expert_return, training.done) as watch:
+            follow(training, task, keeper, watch, schedule, config["seed"])
+        keeper.finish()
+    return Run(learner.policy, training.metrics, learner.algorithm, learner.state, out)
+
+
+def follow(training: Training, task: Task, keeper: Keeper, watch: Watch, schedule: Schedule, seed: int) -> None:
     """Trains to the end, with evaluations and checkpoints, and an eye on divergence and signals."""
-    learner = training.learner
+    learner, total = training.learner, schedule.total
+    if schedule.reached(training.metrics):
+        return
     with deferred() as signals:
-        for done in training.advance(total, eval_every):
+        for done in training.advance(total, schedule.eval_every):
             watch.advance(done, learner.updates)
             when = f"{done:,} {keeper.unit}"
             row: Metrics = {"step": 0 if training.explorer is None else done, "updates": learner.updates}
-            row |= {"wall_seconds": keeper.seconds} | task.no_returns()
+            row |= {"wall_seconds": keeper.seconds} | task.no_returns() | {"kl_estimate": None}
             try:
                 keeper.guard.check_finite(learner.last, when)
-                if done % eval_every == 0 or done == total:
+                if evaluated := done % schedule.eval_every == 0 or done == total:
                     measures = learner.measure()
                     row |= measures
                     # First, since a policy of NaN should not reach the environment.
@@ -153,12 +245,15 @@ def follow(
                     keeper.guard.check_sample(row.get("effective_sample_size"), done, keeper.unit)
                     keeper.log(row, learner.policy)
                     watch.evaluated(row)
-                keeper.save(now=done == total)
+                over = done == total or (evaluated and schedule.reached(training.metrics))
+                keeper.save(now=over)
             except DivergenceError as error:
                 if not training.metrics or training.metrics[-1] is not row:
                     keeper.log(row | learner.last, None)
                 raise DivergenceError(f"{error} {keeper.kept()}.") from None
-            if signals.caught is not None and done < total:
+            if over:
+                return
+            if signals.caught is not None:
                 keeper.stop(signals.caught)
 
 

@@ -54,7 +54,7 @@ class Training:
         while self.done < total:
             self.explorer.step(lambda: learner.policy)
             self.done += 1
-            if self.done >= algorithm.training_starts:
+            if self.done >= algorithm.training_starts and self.done % algorithm.update_every == 0:
                 learner.learn(learner.draw(algorithm.updates_per_step))
             yield self.done
 

@@ -21,20 +21,23 @@ LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
 
 
 class Transition(NamedTuple):
-    """Rows (s, a, s′). Observations are normalised and end in the mark of the absorbing state (0 or 1);
-    actions are scaled to [-1, 1], or one-hot where they are discrete."""
+    """Rows (s, a, s′, r). Observations are normalised and end in the mark of the absorbing state (0 or 1);
+    actions are scaled to [-1, 1], or one-hot where they are discrete. Only reinforcement learning
+    looks at rewards."""
 
     obs: Array
     action: Array
     next_obs: Array
+    reward: Array | None = None
 
 
 class Batch(NamedTuple):
     """What one update sees. Weights are None where rows were already drawn in proportion to them."""
 
-    expert: Transition
-    initial: Array
-    """Observations s0."""
+    expert: Transition | None
+    """None where a reward is all there is to learn from."""
+    initial: Array | None
+    """Observations s0, of the expert's too."""
     replay: Transition | None
     """Rows of the replay buffer; None where there is no data but the expert's."""
     expert_weight: Array | None = None
@@ -90,6 +93,11 @@ class Normalizer:
     mean: np.ndarray
     std: np.ndarray
     clip: float = 10.0
+
+    @classmethod
+    def none(cls, size: int) -> Normalizer:
+        """Leaves observations as they are, but for what only a simulation gone wrong shows."""
+        return cls(np.zeros(size, np.float32), np.ones(size, np.float32), clip=1e3)
 
     @classmethod
     def fit(cls, observations: np.ndarray) -> Normalizer:

@@ -1,5 +1,6 @@
 """One file an algorithm; the union of them is the registry."""
 
+from valuedice.algorithms.sac import SAC
 from valuedice.algorithms.value_dice import ValueDICE
 
 Algorithm = ValueDICE
@@ -8,4 +9,7 @@ Algorithm = ValueDICE
 ALGORITHMS: dict[str, type[Algorithm]] = {"value-dice": ValueDICE}
 """Names on the command line."""
 
-__all__ = ["ALGORITHMS", "Algorithm", "ValueDICE"]
+Learning = Algorithm | SAC
+"""Everything that can learn; SAC, from rewards, makes experts."""
+
+__all__ = ["ALGORITHMS", "SAC", "Algorithm", "Learning", "ValueDICE"]

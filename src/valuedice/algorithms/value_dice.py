@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -183,6 +183,12 @@ class ValueDICE:
     exploration_noise: float = 0.1
     """Standard deviation of the noise on the mean action while collecting (actions span [-1, 1])."""
 
+    update_every: ClassVar[int] = 1
+    remedies: ClassVar[str] = (
+        "a smaller step of the critic (--nu-lr), a stronger --gradient-penalty, or a smaller step of the policy "
+        "(--actor-lr)"
+    )
+
     def __post_init__(self) -> None:
         if not 0 < self.discount < 1:
             raise InputError(f"discount is {self.discount}; it must lie between 0 and 1, both excluded")
@@ -235,6 +241,7 @@ class ValueDICE:
         self, nu: Params, actor: Params, spec: Spec, batch: Batch, key: Array, apply: Apply = apply_rows
     ) -> Terms:
         """x = ν(s,a) - γ ν(s′,a′) on expert and replay rows, ν(s0,a0) on initial states; a0, a′ ~ π."""
+        assert batch.expert is not None
         sources = [batch.expert] if batch.replay is None else [batch.expert, batch.replay]
         now = [jnp.concatenate([rows.obs, rows.action], axis=1) for rows in sources]
         acting = [batch.initial, *[rows.next_obs for rows in sources]]
@@ -303,6 +310,7 @@ class ValueDICE:
         # The share is (E e^x)² / E e^2x, both under the mixture.
         double = None if terms.x_replay is None else 2 * terms.x_replay
         _, log_square = self.objective(terms._replace(x_expert=2 * terms.x_expert, x_replay=double), batch)
+        assert batch.expert is not None
         obs = batch.expert.obs
         nu = apply_chunks(partial(critic, state.nu), jnp.concatenate([obs, batch.expert.action], axis=1))
         return {

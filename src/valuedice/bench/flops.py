@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from valuedice.algorithms import ValueDICE
+from valuedice.algorithms import SAC, ValueDICE
+from valuedice.algorithms.sac import CRITICS
 from valuedice.types import Spec
 
 
@@ -60,3 +61,20 @@ def value_dice_products(settings: ValueDICE, spec: Spec) -> list[Product]:
     grams = [Product(fan_out, fan_in, fan_out) for fan_in, fan_out in pairwise(actor)]
     gram_gradients = [Product(fan_in, fan_out, fan_out) for fan_in, fan_out in pairwise(actor)]
     return objective + policy + penalty + grams + gram_gradients
+
+
+def sac_products(settings: SAC, spec: Spec) -> list[Product]:
+    """Of one SAC update.
+
+    With B rows a batch, each critic sees them four times: its target the next rows, forward; the critic itself the
+    rows, forward and backward, and the rows with the policy's actions, forward and backward to the actions alone.
+    The policy acts on the next rows, forward, and on the rows, forward and backward.
+    """
+    batch = settings.batch_size
+    q = [spec.obs_size + 1 + spec.action_size, *settings.hidden, 1]
+    actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
+    evaluation = 2 * forward(batch, q) + weight_gradients(batch, q) + input_gradients(batch, q)
+    improvement = forward(batch, q) + input_gradients(batch, q)
+    improvement.append(Product(batch, settings.hidden[0], spec.action_size))
+    policy = 2 * forward(batch, actor) + weight_gradients(batch, actor) + input_gradients(batch, actor)
+    return CRITICS * (evaluation + improvement) + policy

@@ -12,12 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from valuedice.algorithms import ALGORITHMS
-from valuedice.bench.flops import Product, value_dice_products
+from valuedice.algorithms import ALGORITHMS, SAC
+from valuedice.bench.flops import Product, sac_products, value_dice_products
 from valuedice.learner import run_updates
 from valuedice.types import Batch, Spec, Transition
 
-PRODUCTS = {"value-dice": value_dice_products}
+KINDS: dict[str, Any] = {**ALGORITHMS, "sac": SAC}
+PRODUCTS: dict[str, Callable[[Any, Spec], list[Product]]] = {"value-dice": value_dice_products, "sac": sac_products}
 """What each algorithm needs."""
 UPDATES = 4
 CALLS = 5
@@ -34,7 +35,8 @@ def random_batch(settings: Any, spec: Spec, shape: tuple[int, ...]) -> Batch:
 
     def rows() -> Transition:
         action = rng.uniform(-1, 1, (*shape, spec.action_size)).astype(np.float32)
-        return Transition(observations(), action, observations())
+        reward = rng.standard_normal(shape, np.float32)
+        return Transition(observations(), action, observations(), reward)
 
     return Batch(rows(), observations(), rows())
 
@@ -93,7 +95,7 @@ def setting(request: dict[str, Any]) -> tuple[Any, Spec]:
     overrides: dict[str, Any] = dict(request["overrides"])
     if "hidden" in overrides:
         overrides["hidden"] = tuple(overrides["hidden"])
-    return ALGORITHMS[request["name"]](**overrides), Spec(request["obs_size"], request["action_size"])
+    return KINDS[request["name"]](**overrides), Spec(request["obs_size"], request["action_size"])
 
 
 def products(request: dict[str, Any]) -> list[Product]:

@@ -64,7 +64,7 @@ def train_command(args: list[str]) -> int:
         if name not in ALGORITHMS:
             raise InputError(f"no algorithm {name!r}; there are: {', '.join(ALGORITHMS)}")
     folder = value_of("--resume", args)
-    config = {} if folder is None else resumable(Path(folder))
+    config = {} if folder is None else resumable(Path(folder), "train")
     name = config.get("algorithm", "value-dice") if name is None else name
     kind = ALGORITHMS[name]
     flags = Annotated[kind, tyro.conf.arg(name="")]
@@ -75,27 +75,30 @@ def train_command(args: list[str]) -> int:
         frozen=True,
         namespace={"__doc__": TrainOptions.__doc__},
     )
-    default = None if folder is None else options(**as_begun(config, Path(folder), kind))
+    default = None if folder is None else options(**as_begun(config, Path(folder), kind, TrainOptions))
     return run_training(parse(options, f"train {name}", args, default))
 
 
-def resumable(folder: Path) -> dict[str, Any]:
+def resumable(folder: Path, command: str) -> dict[str, Any]:
     """The configuration of a run that this command began."""
-    from valuedice.runs import check_format, read_config
+    from valuedice.runs import check_format, command_of, read_config
 
     config = read_config(folder)
     check_format(folder, config)
-    if config.get("algorithm") not in ALGORITHMS or not isinstance(config.get("command"), dict):
+    if command_of(config) != command:
+        raise InputError(f"{folder} was begun by valuedice {command_of(config)}; resume it with that")
+    known = {"train": ALGORITHMS, "expert": {"sac"}}[command]
+    if config.get("algorithm") not in known or not isinstance(config.get("command"), dict):
         raise InputError(
-            f"{folder} was not begun by valuedice train, or by an old version; resume it with what began it "
+            f"{folder} was not begun by valuedice {command}, or by an old version; resume it with what began it "
             "(from Python: train(…, resume=True)), or start anew"
         )
     return config
 
 
-def as_begun(config: dict[str, Any], folder: Path, kind: Any) -> dict[str, Any]:
+def as_begun(config: dict[str, Any], folder: Path, kind: Any, command: Any) -> dict[str, Any]:
     """The options with which a run was begun; a flag given now changes them, and is then refused or not."""
-    options = {f.name: config["command"][f.name] for f in fields(TrainOptions) if f.name in config["command"]}
+    options = {f.name: config["command"][f.name] for f in fields(command) if f.name in config["command"]}
     settings = {f.name: config[f.name] for f in fields(kind) if f.name in config}
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     return options | {"algorithm": kind(**settings), "resume": folder, "out": folder}
@@ -104,14 +107,9 @@ def as_begun(config: dict[str, Any], folder: Path, kind: Any) -> dict[str, Any]:
 def run_training(options: Any) -> int:
     """Loads what the options name, trains, and says what came of it."""
     from valuedice.demos import load_demos
-    from valuedice.machine import keep_compiled
     from valuedice.train import train
 
-    if options.threads is not None and options.threads < 1:
-        raise InputError(f"threads is {options.threads}; it must be at least 1")
-    if options.resume is not None and options.out != options.resume:
-        raise InputError(f"--out is {options.out}, but a resumed run stays in {options.resume}; leave --out away")
-    keep_compiled()
+    check_machine(options)
     if options.env is None and options.demos is None and not options.offline:
         options = replace(options, **{k: v for k, v in FIRST_RUN.items() if getattr(options, k) is None})
     env, steps, updates = options.env, options.steps, options.updates
@@ -144,7 +142,7 @@ def run_training(options: Any) -> int:
         replay_data=extra,
         replay_capacity=options.replay_capacity,
         checkpoint_seconds=options.checkpoint_seconds,
-        command=as_command(options),
+        command=as_command(options, TrainOptions),
         quiet=options.quiet,
     )
     if not options.quiet:
@@ -152,11 +150,22 @@ def run_training(options: Any) -> int:
     return 0
 
 
-def as_command(options: Any) -> dict[str, Any]:
+def check_machine(options: Any) -> None:
+    """What every command that trains asks of the machine."""
+    from valuedice.machine import keep_compiled
+
+    if options.threads is not None and options.threads < 1:
+        raise InputError(f"threads is {options.threads}; it must be at least 1")
+    if options.resume is not None and options.out != options.resume:
+        raise InputError(f"--out is {options.out}, but a resumed run stays in {options.resume}; leave --out away")
+    keep_compiled()
+
+
+def as_command(options: Any, command: Any) -> dict[str, Any]:
     """The options as `config.json` notes them, such that --resume works from any folder."""
-    noted = {f.name: getattr(options, f.name) for f in fields(TrainOptions) if f.name not in ("out", "resume")}
+    noted = {f.name: getattr(options, f.name) for f in fields(command) if f.name not in ("out", "resume")}
     for name in ("demos", "replay_data"):
-        if noted[name] is not None and Path(noted[name]).is_file():
+        if noted.get(name) is not None and Path(noted[name]).is_file():
             noted[name] = str(Path(noted[name]).resolve())
     return noted
 

@@ -15,10 +15,11 @@ def fill_replay(replay: Replay, demos: Demos, spec: Spec, normalizer: Normalizer
     for episode in demos.episodes:
         obs, next_obs = normalizer(episode.observations), normalizer(episode.next_observations)
         action = spec.encode(episode.actions)
+        rewards = np.zeros(len(episode)) if episode.rewards is None else episode.rewards
         for row in range(len(episode)):
             end = row == len(episode) - 1
             terminated = end and episode.terminated
-            replay.add(obs[row], action[row], next_obs[row], terminated=terminated, truncated=end)
+            replay.add(obs[row], action[row], next_obs[row], rewards[row], terminated=terminated, truncated=end)
 
 
 def flow_weights(initial: np.ndarray, discount: float, *, terminated: bool) -> np.ndarray:

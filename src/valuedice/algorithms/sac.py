@@ -1,0 +1,233 @@
+"""Soft actor-critic: reinforcement learning of a policy that keeps its entropy (Haarnoja et al., arXiv:1812.05905).
+
+    max_π  E Σ γᵗ [ r(s, a) + α H(π(·|s)) ]
+
+Two critics Q learn the soft value of π by Bellman backups, π follows the smaller of them, and α is the price of
+entropy at which π has as much of it as it should. It learns from rewards: of the environment (`update`), or of
+whatever another algorithm makes of the rows (`step`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from valuedice.errors import InputError
+from valuedice.networks import Params, actor_init, adam_init, adam_step, gaussian_policy, mlp, mlp_init
+from valuedice.types import Batch, Metrics, Sampling, Spec, Transition
+
+# Folded into the key where something is measured: what is learned must not depend on it.
+MEASURING = 2**31
+CRITICS = 2
+
+
+def soft_value(q: Array, entropy: Array, alpha: Array) -> Array:
+    """V(s) = E [Q(s, a) - α log π(a|s)] (Equation 3), of the smaller of the critics, which are the first axis."""
+    return jnp.min(q, axis=0) + alpha * entropy
+
+
+def critic_loss(q: Array, target: Array) -> Array:
+    """J_Q = E ½ (Q(s, a) - (r + γ V(s′)))², summed over the critics (Equation 5)."""
+    return 0.5 * jnp.sum(jnp.mean((q - target) ** 2, axis=1))
+
+
+def actor_loss(q: Array, entropy: Array, alpha: Array, alive: Array) -> Array:
+    """J_π = E [α log π(a|s) - Q(s, a)], a a function of noise (Equation 9), over the rows where π acts at all."""
+    return -mean_where(soft_value(q, entropy, alpha), alive)
+
+
+def temperature_loss(log_alpha: Array, entropy: Array, target_entropy: float, alive: Array) -> Array:
+    """J(α) = E [-α log π(a|s) - α H̄] (Equation 18): α rises while the entropy is below H̄."""
+    return jnp.exp(log_alpha) * (mean_where(entropy, alive) - target_entropy)
+
+
+def mean_where(x: Array, alive: Array) -> Array:
+    """Over the rows that are not the absorbing state."""
+    return jnp.sum(alive * x) / jnp.maximum(jnp.sum(alive), 1.0)
+
+
+def act(actor: Params, obs: Array, noise: Array) -> tuple[Array, Array]:
+    """An action of π(·|s) and the entropy there, by that sample. In the absorbing state the action is fixed and has
+    no entropy, else dying would pay; no gradient reaches π."""
+    policy, alive = gaussian_policy(actor, obs), 1 - obs[-1]
+    return alive * policy.sample(noise), alive * policy.entropy(noise)
+
+
+def q_values(critics: list[Params], obs: Array, action: Array) -> Array:
+    """Of each critic (the first axis) for each row. Standardised features bound how far a critic can be wrong about
+    actions that it has not seen, which lets it take larger steps."""
+    rows = jnp.concatenate([obs, action], axis=1)
+    q = partial(mlp, standardize=True)
+    return jnp.stack([jax.vmap(partial(q, params))(rows)[:, 0] for params in critics])
+
+
+def follow(target: Any, online: Any, rate: float) -> Any:
+    """Target networks: an exponential moving average of the parameters."""
+    return jax.tree.map(lambda slow, fast: slow + rate * (fast - slow), target, online)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["actor", "critics", "targets", "log_alpha", "actor_opt", "critics_opt", "alpha_opt", "key"],
+    meta_fields=["spec"],
+)
+@dataclass(frozen=True)
+class State:
+    """Everything that an update changes."""
+
+    actor: Params
+    critics: list[Params]
+    targets: list[Params]
+    log_alpha: Array
+    actor_opt: optax.OptState
+    critics_opt: optax.OptState
+    alpha_opt: optax.OptState
+    key: Array
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class SAC:
+    """Soft actor-critic (arXiv:1812.05905): learns from rewards, for continuous actions."""
+
+    discount: float = 0.99
+    """γ."""
+    critic_lr: float = 1e-3
+    """Step size of the critics."""
+    actor_lr: float = 1e-3
+    """Step size of the policy."""
+    alpha_lr: float = 1e-3
+    """Step size of the logarithm of the temperature α."""
+    initial_alpha: float = 0.1
+    """The temperature at first: what an action's entropy is worth, in units of the reward."""
+    target_rate: float = 0.005
+    """How far the target networks move to the critics in one update."""
+    target_entropy: float = -1.0
+    """Entropy that the policy should have, for each dimension of an action (they span [-1, 1])."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of all networks."""
+    batch_size: int = 128
+    """Rows in one update."""
+    updates_per_step: int = 1
+    """Updates for each environment step in which there are any."""
+    update_every: int = 2
+    """Environment steps from one such step to the next."""
+    random_steps: int = 5_000
+    """First environment steps, taken with uniformly random actions."""
+    training_starts: int = 5_000
+    """Environment steps before the first update."""
+
+    uses_replay: ClassVar[bool] = True
+    exploration_noise: ClassVar[None] = None
+    remedies: ClassVar[str] = "a smaller step of the critics (--critic-lr) or of the policy (--actor-lr)"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.discount < 1:
+            raise InputError(f"discount is {self.discount}; it must be at least 0 and below 1")
+        if not 0 < self.target_rate <= 1:
+            raise InputError(f"target_rate is {self.target_rate}; it must be above 0 and at most 1")
+        for name in (
+            "critic_lr",
+            "actor_lr",
+            "alpha_lr",
+            "initial_alpha",
+            "batch_size",
+            "updates_per_step",
+            "update_every",
+        ):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} is {getattr(self, name)}; it must be positive")
+        for name in ("random_steps", "training_starts"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} is {getattr(self, name)}; it must not be negative")
+        if not self.hidden or min(self.hidden) < 1:
+            raise InputError(f"hidden is {self.hidden}; it must hold at least one width, each at least 1")
+
+    @property
+    def rows(self) -> Sampling:
+        """How the rows of a batch are drawn."""
+        return Sampling(self.discount)
+
+    def init(self, key: Array, spec: Spec) -> State:
+        """Fresh networks and optimisers."""
+        if spec.discrete:
+            raise InputError("SAC learns continuous actions, those of this task are discrete; choose another task")
+        key, key_actor, *keys = jax.random.split(key, 2 + CRITICS)
+        actor = actor_init(key_actor, spec.obs_size, spec.action_size, self.hidden, discrete=False)
+        critics = [mlp_init(each, (spec.obs_size + 1 + spec.action_size, *self.hidden, 1)) for each in keys]
+        log_alpha = jnp.log(self.initial_alpha)
+        return State(
+            actor=actor,
+            critics=critics,
+            # Copies: a compiled update reuses the memory of its state, which no two parts may share.
+            targets=jax.tree.map(jnp.copy, critics),
+            log_alpha=log_alpha,
+            actor_opt=adam_init(actor),
+            critics_opt=adam_init(critics),
+            alpha_opt=adam_init(log_alpha),
+            key=key,
+            spec=spec,
+        )
+
+    def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
+        """A step on the rewards of the environment, for which nothing comes after the end of a task."""
+        assert batch.replay is not None
+        assert batch.replay.reward is not None
+        return self.step(state, batch.replay, batch.replay.reward)
+
+    def step(
+        self, state: State, rows: Transition, reward: Array, *, absorbing: bool = False
+    ) -> tuple[State, Metrics]:
+        """One step of critics, policy and temperature, in this order, with a reward for each row.
+
+        With `absorbing`, the absorbing state is a state as others are, whose rewards go on for ever and whose value
+        is learned from its self-loops; without, it has the value 0.
+        """
+        key, key_next, key_now = jax.random.split(state.key, 3)
+        shape = (len(rows.obs), state.spec.action_size)
+        alpha = jnp.exp(state.log_alpha)
+
+        next_action, next_entropy = jax.vmap(partial(act, state.actor))(
+            rows.next_obs, jax.random.normal(key_next, shape)
+        )
+        next_value = soft_value(q_values(state.targets, rows.next_obs, next_action), next_entropy, alpha)
+        if not absorbing:
+            next_value = (1 - rows.next_obs[:, -1]) * next_value
+        target = reward + self.discount * next_value
+
+        def evaluation(critics: list[Params]) -> tuple[Array, Array]:
+            q = q_values(critics, rows.obs, rows.action)
+            return critic_loss(q, target), jnp.mean(q)
+
+        (loss, q_mean), gradient = jax.value_and_grad(evaluation, has_aux=True)(state.critics)
+        critics, critics_opt = adam_step(self.critic_lr, state.critics, gradient, state.critics_opt)
+
+        noise, alive = jax.random.normal(key_now, shape), 1 - rows.obs[:, -1]
+
+        def improvement(actor: Params) -> tuple[Array, Array]:
+            action, entropy = jax.vmap(partial(act, actor))(rows.obs, noise)
+            return actor_loss(q_values(critics, rows.obs, action), entropy, alpha, alive), entropy
+
+        gradient, entropy = jax.grad(improvement, has_aux=True)(state.actor)
+        actor, actor_opt = adam_step(self.actor_lr, state.actor, gradient, state.actor_opt)
+
+        goal = self.target_entropy * state.spec.action_size
+        slope = jax.grad(temperature_loss)(state.log_alpha, entropy, goal, alive)
+        log_alpha, alpha_opt = adam_step(self.alpha_lr, state.log_alpha, slope, state.alpha_opt)
+
+        networks = {"actor": actor, "critics": critics, "targets": follow(state.targets, critics, self.target_rate)}
+        moments = {"actor_opt": actor_opt, "critics_opt": critics_opt, "alpha_opt": alpha_opt}
+        metrics = {"critic_loss": loss, "q_mean": q_mean, "alpha": alpha, "entropy": mean_where(entropy, alive)}
+        return replace(state, **networks, **moments, log_alpha=log_alpha, key=key), metrics
+
+    def diagnose(self, state: State, batch: Batch) -> Metrics:
+        """The spread of the critics over rows of the replay: what π believes to be worth."""
+        assert batch.replay is not None
+        q = jnp.min(q_values(state.critics, batch.replay.obs, batch.replay.action), axis=0)
+        return {"q_std": jnp.std(q), "q_min": jnp.min(q), "q_max": jnp.max(q)}
