@@ -18,6 +18,7 @@ from gymnasium import spaces
 
 from valuedice import __version__, load_demos
 from valuedice.cli import main
+from valuedice.demos import shipped_demos
 
 ROWS = 6
 ENDS = np.array([0, 0, 1, 0, 0, 1], bool)
@@ -370,6 +371,12 @@ def test_inspect_reports_what_training_would_refuse(run):
     result = run("demos", "inspect", "demos.npz")
     assert result.code == 0
     assert "actions: 1 entry that is no finite number, first NaN at row 1, column 0 of episode 1" in result.out
+
+
+def test_inspect_without_a_name_lists_what_is_shipped(run):
+    lines = run("demos", "inspect").out.splitlines()
+    assert [line.split()[0] for line in lines[1:-1]] == list(shipped_demos())
+    assert lines[1].split() == ["cartpole", "11", "5500", "500", "±", "0", "4", "2", "discrete"]
 
 
 def test_inspect_compares_with_an_environment(run):

@@ -28,7 +28,7 @@ Imitation learning from a few demonstrations, without rewards.
   expert                      learn a policy from rewards, to record demonstrations with
   evaluate RUN_OR_POLICY      returns of a policy in an environment
   play RUN_OR_POLICY ...      film a policy, or several side by side: .mp4 or .gif
-  demos inspect REF           what a demonstration file holds, and what is wrong with it
+  demos inspect [REF]         what a demonstration file holds, and what is wrong with it
   demos convert REF OUT       write it in this library's own format
   demos collect               record demonstrations with a policy
   ring                        the paper's Ring MDP study, exactly: figure and numbers

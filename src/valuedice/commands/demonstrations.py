@@ -17,8 +17,8 @@ from valuedice.errors import InputError
 class InspectOptions:
     """What demonstrations hold: episodes, returns, ranges, and findings that need a look."""
 
-    ref: Positional[str]
-    """The name of shipped demonstrations, or the path of an .npz file."""
+    ref: Positional[str | None] = None
+    """The name of shipped demonstrations, or the path of an .npz file; without one, the shipped ones are listed."""
     env: str | None = None
     """Also check actions and observations against this environment."""
     dones_are: Literal["truncated", "terminated"] | None = None
@@ -62,11 +62,14 @@ class CollectOptions:
 
 
 def inspect_command(args: list[str]) -> int:
-    """`valuedice demos inspect REF`."""
+    """`valuedice demos inspect [REF]`."""
     options = parse(InspectOptions, "demos inspect", args)
-    from valuedice.demos import load_demos
-    from valuedice.demos.inspect import format_report, inspect
+    from valuedice.demos import load_demos, shipped_demos
+    from valuedice.demos.inspect import format_report, format_shipped, inspect
 
+    if options.ref is None:
+        say(format_shipped({name: load_demos(name) for name in shipped_demos()}))
+        return 0
     demos = load_demos(options.ref, dones_are=options.dones_are, check=False)
     bounds: dict[str, Any] = {}
     unfit: list[str] = []

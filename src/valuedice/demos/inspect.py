@@ -236,3 +236,14 @@ def _ranges(indices: tuple[int, ...]) -> str:
         else:
             runs.append([i, i])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def format_shipped(shipped: dict[str, Demos]) -> str:
+    """A line for each of the demonstrations that come with the library."""
+    lines = [f"{'name':18} {'episodes':>8} {'steps':>7} {'return':>15} {'observations':>13} {'actions':>12}"]
+    for name, demos in shipped.items():
+        returns = Stats.of([episode.total_reward for episode in demos.episodes])
+        total = f"{returns.mean:.0f} ± {returns.std:.0f}"
+        actions = f"{demos.action_size} {'discrete' if demos.discrete else 'numbers'}"
+        lines.append(f"{name:18} {len(demos):8} {demos.rows:7} {total:>15} {demos.obs_size:13} {actions:>12}")
+    return "\n".join([*lines, "more about one: valuedice demos inspect NAME"])
