@@ -497,3 +497,10 @@ def test_without_out_a_new_folder_is_made_each_time(run):
     for _ in range(2):
         assert run("train", "--offline", "--demos", "demos.npz", *SMALL, "--updates", 2, "--quiet").code == 0
     assert sorted(path.name for path in Path("runs").iterdir()) == ["demos-seed0", "demos-seed0-2"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = f"{sys.executable} -m valuedice.cli demos inspect pendulum | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1

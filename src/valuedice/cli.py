@@ -60,11 +60,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.simplefilter("default")
             warnings.showwarning = show_warning
             with ended_by_signals():
-                return dispatch(args)
+                code = dispatch(args)
+                sys.stdout.flush()
+                return code
     except InputError as error:
         return fail(str(error))
     except MemoryError as error:
         return fail(f"not enough memory ({error}); lower --batch-size or --replay-capacity, or use less data")
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; nothing more may be written, at the end of the process either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except DivergenceError as error:
         print(f"valuedice: {error}", file=sys.stderr)  # noqa: T201
         return 3
