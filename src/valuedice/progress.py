@@ -27,19 +27,17 @@ class RateColumn(ProgressColumn):
 
 
 class Watch:
-    """Shows how far a run is. `unit` is what `total` counts."""
+    """Shows how far a run is. `unit` is what `total` counts, `start` and `updates` where it begins."""
 
-    def __init__(
-        self, show: Show, name: str, total: int, unit: str, expert_return: float | None, start: int = 0
-    ) -> None:
+    def __init__(self, show: Show, name: str, total: int, unit: str, goal: str, start: int, updates: int) -> None:
         self.show, self.name, self.total, self.unit, self.start = show, name, total, unit, start
-        self.expert = "" if expert_return is None else f" (expert {expert_return:.0f})"
+        self.goal = f" ({goal})" if goal else ""
         self.console = Console(file=sys.stderr)
         self.live = show == "auto" and self.console.is_terminal
         self.begin = time.monotonic()
         self.done = start
-        self.updates = 0
-        self._last = (self.begin, 0)
+        self.updates = updates
+        self._last = (self.begin, updates)
         if self.live:
             self.progress = Progress(
                 TextColumn("[bold]{task.description}"),
@@ -67,7 +65,7 @@ class Watch:
         """Called after every evaluation."""
         parts = []
         if row["return_mean"] is not None:
-            parts.append(f"return {row['return_mean']:.0f} ± {row['return_std']:.0f}{self.expert}")
+            parts.append(f"return {row['return_mean']:.0f} ± {row['return_std']:.0f}{self.goal}")
         if row["kl_estimate"] is not None:
             parts.append(f"KL {row['kl_estimate']:.3g}")
         result = ", ".join(parts)

@@ -217,7 +217,9 @@ def carry_out(
         keeper = Keeper(folder, training, schedule.checkpoint_seconds, unit, begin)
         keeper.recall(schedule.total)
         show = "none" if quiet else "auto"
-        with Watch(show, task.name, schedule.total, unit, task.expert_return, training.done) as watch:
+        goals = {"expert": task.expert_return, "target": schedule.target_return}
+        goal = next((f"{name} {value:.0f}" for name, value in goals.items() if value is not None), "")
+        with Watch(show, task.name, schedule.total, unit, goal, training.done, learner.updates) as watch:
             follow(training, task, keeper, watch, schedule, config["seed"])
         keeper.finish()
     return Run(learner.policy, training.metrics, learner.algorithm, learner.state, out)
