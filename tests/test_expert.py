@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from resuming import KilledError, killed_after, result
 
 from valuedice.algorithms import SAC
 from valuedice.cli import main
 from valuedice.errors import InputError
-from valuedice.keeper import Keeper
 from valuedice.policy import load_policy
 from valuedice.train import Run, train_expert
 
@@ -33,17 +33,6 @@ def train(out: Path | None, **changes: Any) -> Run:
     return train_expert(SAC(**SMALL), "Pendulum-v1", out=out, quiet=True, **(settings | changes))
 
 
-def result(path: Path) -> tuple[bytes, list[list[str]]]:
-    """Policy and metrics, without the clock."""
-    with (path / "metrics.csv").open() as file:
-        rows = [[cell for place, cell in enumerate(row) if place != 2] for row in csv.reader(file)]
-    return (path / "policy.safetensors").read_bytes(), rows
-
-
-class KilledError(Exception):
-    """A process that ends at once."""
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "run"
@@ -53,18 +42,8 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("saves", [1, 8, 15, 44])
 def test_an_expert_killed_at_any_step_ends_as_if_it_had_not_been(saves, whole, tmp_path, monkeypatch):
-    save, count = Keeper.save, 0
-
-    def counting(self: Keeper, now: bool = False) -> None:
-        nonlocal count
-        count += 1
-        if count > saves + 2:
-            raise KilledError
-        if count <= saves:
-            save(self, now=True)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "save", counting)
+        killed_after(saves, patch)
         with pytest.raises(KilledError):
             train(tmp_path / "run")
     train(tmp_path / "run", resume=True)

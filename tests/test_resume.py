@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
+from resuming import KilledError, killed_after, result, same
 
 import valuedice as vd
 from valuedice.algorithms import ALGORITHMS
@@ -30,37 +31,6 @@ SMALL: dict[str, Any] = {"hidden": (8,), "batch_size": 8, "updates_per_step": 2,
 SMALL |= {"training_starts": 7, "actor_lr": 1e-2}
 ONLINE: dict[str, Any] = {"steps": 60, "eval_every": 15, "eval_episodes": 1, "quiet": True}
 OFFLINE: dict[str, Any] = {"updates": 450, "eval_every": 75, "eval_episodes": 1, "quiet": True}
-
-
-class KilledError(Exception):
-    """A process that ends at once."""
-
-
-def killed_after(saves: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on every step is a checkpoint, and the process dies a little after so many of them."""
-    save, count = Keeper.save, 0
-
-    def counting(self: Keeper, now: bool = False) -> None:
-        nonlocal count
-        count += 1
-        if count > saves + 2:
-            raise KilledError
-        if count <= saves:
-            save(self, now=True)
-
-    monkeypatch.setattr(Keeper, "save", counting)
-
-
-def result(path: Path) -> tuple[bytes, list[str]]:
-    """Policy and metrics, without the clock."""
-    lines = (path / "metrics.csv").read_text().splitlines()
-    return (path / "policy.safetensors").read_bytes(), [
-        ",".join(cell for place, cell in enumerate(line.split(",")) if place != 2) for line in lines
-    ]
-
-
-def same(left: Path, right: Path) -> bool:
-    return result(left) == result(right)
 
 
 def train(demos: Demos, env: Any, out: Path, **changes: Any) -> Run:
