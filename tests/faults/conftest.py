@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from harness import Launcher, only_one, options
+from harness import Launcher, command, only_one, options
 from kills import Series
 
 Whole = Callable[[str, str], Path]
@@ -46,7 +46,7 @@ def whole(shared: Path, launcher: Launcher) -> Whole:
         out = shared / f"whole-{algorithm}-{task}"
         with only_one(out):
             if not (out / "summary.json").exists():
-                ended = launcher.run("train", *options(algorithm, task), "--out", out)
+                ended = launcher.run(command(algorithm), *options(algorithm, task), "--out", out)
                 assert (ended.code, ended.said) == (0, "")
         return out
 

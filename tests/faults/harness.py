@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from valuedice.algorithms import ALGORITHMS
+from valuedice.algorithms import ALGORITHMS, SAC
 from valuedice.checkpoint import SLOTS, read_slot
 from valuedice.machine import THREADS
 
@@ -33,6 +33,8 @@ TASKS: dict[str, dict[str, Any]] = {
     },
     "discrete": {"env": "CartPole-v1", "demos": "cartpole", "steps": 1500, "eval_every": 50},
 }
+TASKS["expert"] = {"env": "Pendulum-v1", "target_return": 1e9, "max_steps": 1500, "eval_every": 50}
+KNOWN_TO_EXPERTS = {*EVERY, *TASKS["expert"]} - {"episodes"}
 PATIENCE = 300.0
 """Seconds after which a process that does not do what is waited for is at fault."""
 
@@ -48,9 +50,15 @@ def flags(options: dict[str, Any]) -> list[str]:
 
 def options(algorithm: str, task: str, **changes: Any) -> list[str]:
     """A small run of a task; an algorithm is given only the settings that it has."""
-    known = {field.name for field in fields(ALGORITHMS[algorithm])}
-    small = {name: value for name, value in SMALL.items() if name in known}
-    return [algorithm, *flags(EVERY | small | TASKS[task] | changes)]
+    kind = SAC if algorithm == "sac" else ALGORITHMS[algorithm]
+    known = {field.name for field in fields(kind)} | (KNOWN_TO_EXPERTS if kind is SAC else {*EVERY, *TASKS[task]})
+    settings = {name: value for name, value in (EVERY | SMALL | TASKS[task]).items() if name in known}
+    return [*([] if kind is SAC else [algorithm]), *flags(settings | changes)]
+
+
+def command(algorithm: str) -> str:
+    """That learns by it."""
+    return "expert" if algorithm == "sac" else "train"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Literal
 
-from harness import Launcher, killed, options, partial, rows, same, saved, wait_until
+from harness import Launcher, command, killed, options, partial, rows, same, saved, wait_until
 
 Moment = Literal["start", "row", "write", "end"]
 
@@ -40,7 +40,7 @@ def kill_series(
         there = (out / "config.json").exists()
         begun = ["--resume", str(out)] if there else [*options(algorithm, task), "--out", str(out)]
         before, stale = rows(out), partial(out)
-        process = launcher.start("train", *begun)
+        process = launcher.start(command(algorithm), *begun)
         step = rng.randint(1, max(1, 2 * (last - 1 - before) // (len(plan) - number)))
         if moment == "start":
             time.sleep(rng.uniform(0.0, 3.0))
@@ -62,7 +62,7 @@ def kill_series(
             series.torn += bool(partial(out) - stale)
         assert (progress or 0) >= done, "a kill cost progress that had been saved"
         done = progress or 0
-    ended = launcher.run("train", "--resume", out)
+    ended = launcher.run(command(algorithm), "--resume", out)
     assert (ended.code, ended.said) == (0, "")
     assert not partial(out)
     series.identical = same(out, whole)

@@ -33,6 +33,7 @@ SERIES = [
     *((algorithm, "online") for algorithm in ALGORITHMS),
     ("value-dice", "offline"),
     ("value-dice", "discrete"),
+    ("sac", "expert"),
 ]
 
 
