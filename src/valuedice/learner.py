@@ -51,8 +51,9 @@ class Learner:
         normalizer: Normalizer,
         spec: Spec,
         seed: int,
+        held_out: ExpertRows | None = None,
     ) -> None:
-        self.algorithm, self.expert, self.replay = algorithm, expert, replay
+        self.algorithm, self.expert, self.replay, self.held_out = algorithm, expert, replay, held_out
         self.normalizer, self.spec = normalizer, spec
         self.state = start(algorithm, jax.random.key(seed), spec)
         self.rng = np.random.default_rng([seed, 1])
@@ -67,7 +68,8 @@ class Learner:
         """K stacked batches."""
         shape = (updates, self.algorithm.batch_size)
         expert, initial = (None, None) if self.expert is None else self.expert.draw(self.rng, shape)
-        return Batch(expert, initial, self._draw_replay(self.rng, shape))
+        unseen = None if self.held_out is None else self.held_out.draw(self.rng, shape)[0]
+        return Batch(expert, initial, self._draw_replay(self.rng, shape), held_out=unseen)
 
     def _draw_replay(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Transition | None:
         """Nothing where there are no rows, or no use for them."""
@@ -103,8 +105,8 @@ class Learner:
         replay = self._draw_replay(rng, (DIAGNOSED_ROWS,))
         batch = Batch(None, None, replay)
         if self.expert is not None:
-            rows = self.expert.all()
-            batch = Batch(rows, rows.obs, replay, self.expert.weight, self.expert.initial_weight)
+            rows, unseen = self.expert.all(), None if self.held_out is None else self.held_out.all()
+            batch = Batch(rows, rows.obs, replay, self.expert.weight, self.expert.initial_weight, unseen)
         diagnosis = run_diagnosis(self.algorithm, self.state, batch)
         return {name: float(value) for name, value in diagnosis.items()} | means
 

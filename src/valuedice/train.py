@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from valuedice.algorithms import ALGORITHMS, SAC, Algorithm, Learning
+from valuedice.algorithms import ALGORITHMS, BC, SAC, Algorithm, Learning
 from valuedice.demos import Demos
 from valuedice.demos.rows import ExpertRows, fill_replay
 from valuedice.envs import EnvRef, env_name
@@ -25,7 +25,7 @@ from valuedice.policy import Policy
 from valuedice.progress import Watch
 from valuedice.replay import Replay
 from valuedice.runs import RunFolder, refuse_other_run
-from valuedice.task import Task, check_budget, check_places, check_types
+from valuedice.task import Task, check_budget, check_mode, check_places, check_types
 from valuedice.training import Training
 from valuedice.types import Metrics, Normalizer, Transition
 
@@ -68,17 +68,23 @@ def train(
     """Imitates `demos`: online for `steps` in `env`, or offline (`env=None`) for `updates`.
 
     Evaluation, in `eval_env` or else in `env`, comes every `eval_every` steps (offline: updates) and never touches
-    the environment that training uses. `replay_data` is other, non-expert data in the replay buffer. With `resume`,
+    the environment that training uses. Behavioural cloning never trains in one: its `env` is where it is evaluated.
+    `replay_data` is other, non-expert data in the replay buffer. With `resume`,
     the run that the folder `out` holds is continued exactly; only `steps` or `updates` may grow, and when it is
     evaluated and saved may change. `command` is noted in `config.json`.
     """
     begin = time.monotonic()
     check_types(algorithm, demos, replay_data, env, eval_env)
+    name = algorithm_name(algorithm)
+    if algorithm.pace is None:
+        # An environment can only be looked at.
+        env, eval_env = None, env if eval_env is None else eval_env
+    check_mode(name, algorithm, env, steps, replay_data)
     total = check_budget(env, steps, updates, eval_every, seed, replay_capacity, checkpoint_seconds)
     check_folder(algorithm, None if env is None else total, out, resume)
     eval_env = env if eval_env is None else eval_env
     config = {
-        "algorithm": algorithm_name(algorithm),
+        "algorithm": name,
         **asdict(algorithm),
         "env": None if env is None else env_name(env),
         "eval_env": None if eval_env is None else env_name(eval_env),
@@ -103,8 +109,12 @@ def train(
         if replay_data is not None:
             replay = replay if replay is not None else Replay(task.spec, replay_data.rows + len(replay_data))
             fill_replay(replay, replay_data, task.spec, normalizer)
-        expert = ExpertRows(demos, task.spec, normalizer, algorithm.rows)
-        learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed)
+        learned, unseen = demos, None
+        if isinstance(algorithm, BC):
+            learned, unseen = demos.split(algorithm.held_out, seed)
+        expert = ExpertRows(learned, task.spec, normalizer, algorithm.rows)
+        held_out = None if unseen is None else ExpertRows(unseen, task.spec, normalizer, algorithm.rows)
+        learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed, held_out)
         training = Training(learner, explorer_of(algorithm, task, replay, normalizer, seed))
         schedule = Schedule(total, eval_every, checkpoint_seconds)
         return carry_out(training, task, schedule, config, None if out is None else Path(out), resume, begin, quiet)
@@ -173,27 +183,30 @@ class Schedule:
     """Where it ends before its time."""
 
     def reached(self, metrics: list[Metrics]) -> bool:
-        """Whether the last evaluation was good enough."""
-        best = metrics[-1]["return_mean"] if metrics else None
-        return self.target_return is not None and best is not None and best >= self.target_return
+        """Whether the last evaluation was good enough, or the algorithm has nothing left to learn."""
+        last: Metrics = metrics[-1] if metrics else {}
+        now = last.get("return_mean")
+        return bool(last.get("converged")) or (
+            self.target_return is not None and now is not None and now >= self.target_return
+        )
 
 
 def explorer_of(
     algorithm: Learning, task: Task, replay: Replay | None, normalizer: Normalizer, seed: int
 ) -> Explorer | None:
     """None where there is no environment to explore."""
-    if task.env is None or replay is None:
+    if task.env is None or replay is None or algorithm.pace is None:
         return None
-    settings = {"random_steps": algorithm.random_steps, "noise": algorithm.exploration_noise, "seed": seed}
+    settings = {"random_steps": algorithm.pace.random_steps, "noise": algorithm.pace.noise, "seed": seed}
     return Explorer(task.env, replay, task.spec, normalizer, **settings)
 
 
 def check_folder(algorithm: Learning, steps: int | None, out: str | Path | None, resume: bool) -> None:
     """Before anything is made: whether there is something to learn, and a place for it."""
-    if steps is not None and steps < algorithm.training_starts:
+    if steps is not None and algorithm.pace is not None and steps < algorithm.pace.training_starts:
         raise InputError(
-            f"{steps} steps end before the first update, at step {algorithm.training_starts}; take more steps, or "
-            "lower training_starts"
+            f"{steps} steps end before the first update, at step {algorithm.pace.training_starts}; take more "
+            "steps, or lower training_starts"
         )
     if resume and out is None:
         raise InputError("nothing to resume; name the folder of the run with out")
