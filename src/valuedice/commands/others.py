@@ -111,6 +111,4 @@ def form_table(forms: dict[str, Any]) -> list[str]:
 def aligned(lines: list[list[str]]) -> list[str]:
     """Columns of equal width."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    ]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
