@@ -217,6 +217,7 @@ def run_comparison(out: Path) -> dict:
             "discount": STOCHASTIC.discount,
             "replay_updates": REPLAY_UPDATES,
             "dac_policy_step": POLICY_STEP,
+            "hindsight": {"least": HINDSIGHT[0], "most": HINDSIGHT[-1], "temperatures": len(HINDSIGHT)},
             "seeds": list(range(SEEDS)),
         },
     }
