@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from resuming import KilledError, killed_after
+from resuming import same as same_folders
 from small import names_of, small
 
 import valuedice as vd
 from valuedice.algorithms import ALGORITHMS
+from valuedice.bench.worker import PRODUCTS
 from valuedice.commands.training import preset, rebuilt
 from valuedice.errors import InputError
 from valuedice.policy import Policy
@@ -87,6 +91,29 @@ def test_an_update_keeps_every_shape_and_type(name, replay, spec):
     for before, leaf in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
         assert (before.shape, before.dtype) == (leaf.shape, leaf.dtype)
     assert {value.shape for value in metrics.values()} == {()}
+
+
+@every_algorithm
+@pytest.mark.parametrize("saves", [2, 7])
+def test_a_killed_run_ends_as_if_it_had_not_been(name, saves, tmp_path: Path, monkeypatch):
+    demos = vd.load_demos("pendulum", episodes=2)
+    options: dict[str, Any] = budget(name) | {"eval_every": 2}
+    vd.train(small(name), demos, "Pendulum-v1", out=tmp_path / "whole", **options)
+    with monkeypatch.context() as patch:
+        killed_after(saves, patch)
+        # Offline a step is a compiled call, of two updates: the second of the two ends before it is killed.
+        with pytest.raises(KilledError) if saves < 5 or "steps" in options else nullcontext():
+            vd.train(small(name), demos, "Pendulum-v1", out=tmp_path / "run", **options)
+    vd.train(small(name), demos, "Pendulum-v1", out=tmp_path / "run", resume=True, **options)
+    assert same_folders(tmp_path / "run", tmp_path / "whole")
+
+
+@every_algorithm
+def test_the_arithmetic_of_an_update_is_known_to_the_bench(name):
+    spec = Spec(3, 2, low=(-1.0,) * 2, high=(1.0,) * 2)
+    count = sum(product.flops for product in PRODUCTS[name](small(name), spec))
+    twice = sum(product.flops for product in PRODUCTS[name](small(name, batch_size=32), spec))
+    assert 0 < count < twice <= 2 * count
 
 
 @every_algorithm

@@ -13,12 +13,25 @@ import jax
 import numpy as np
 
 from valuedice.algorithms import ALGORITHMS, SAC
-from valuedice.bench.flops import Product, sac_products, value_dice_products
+from valuedice.bench.flops import (
+    Product,
+    bc_products,
+    dac_products,
+    dual_dice_products,
+    sac_products,
+    value_dice_products,
+)
 from valuedice.learner import run_updates
 from valuedice.types import Batch, Spec, Transition
 
 KINDS: dict[str, Any] = {**ALGORITHMS, "sac": SAC}
-PRODUCTS: dict[str, Callable[[Any, Spec], list[Product]]] = {"value-dice": value_dice_products, "sac": sac_products}
+PRODUCTS: dict[str, Callable[[Any, Spec], list[Product]]] = {
+    "value-dice": value_dice_products,
+    "bc": bc_products,
+    "dac": dac_products,
+    "dual-dice": dual_dice_products,
+    "sac": sac_products,
+}
 """What each algorithm needs."""
 UPDATES = 4
 CALLS = 5
