@@ -17,13 +17,13 @@ from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
 import valuedice as vd
-from valuedice.algorithms import ALGORITHMS, Algorithm
+from valuedice.algorithms import ALGORITHMS, PPO, Algorithm
 from valuedice.demos import Demos, Episode
 from valuedice.errors import InputError
 from valuedice.evaluate import Evaluator
 from valuedice.policy import Policy
 from valuedice.train import Run, Task
-from valuedice.types import Batch, Metrics, Spec, Transition
+from valuedice.types import Batch, Metrics, Rollout, Spec, Transition
 
 SMALL: dict[str, Any] = {
     "hidden": (16,),
@@ -32,6 +32,9 @@ SMALL: dict[str, Any] = {
     "random_steps": 6,
     "training_starts": 5,
     "actor_lr": 1e-3,
+    "discriminator_hidden": (16,),
+    "discriminator_batch": 4,
+    "ppo": PPO(hidden=(16,), rollout=4, environments=2, minibatch=2, actor_lr=1e-3),
 }
 COLUMNS = (
     "step",
@@ -126,8 +129,17 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(name, task, r
 def test_an_update_keeps_every_shape_and_type(name, replay, spec):
     algorithm = small(name)
     state = jax.eval_shape(lambda key: algorithm.init(key, spec), jax.random.key(0))
-    rows = Transition(jnp.zeros((16, 4)), jnp.zeros((16, spec.action_size)), jnp.zeros((16, 4)))
-    after, metrics = jax.eval_shape(algorithm.update, state, Batch(rows, rows.obs, rows if replay else None))
+    size = algorithm.batch_size
+    rows = Transition(jnp.zeros((size, 4)), jnp.zeros((size, spec.action_size)), jnp.zeros((size, 4)))
+    shape = (2, 2)
+    rollout = Rollout(
+        jnp.zeros((*shape, 4)),
+        jnp.zeros((*shape, spec.action_size)),
+        jnp.zeros((*shape, 4)),
+        jnp.zeros(shape, bool),
+    )
+    batch = Batch(rows, rows.obs, rows if replay else None, rollout=rollout)
+    after, metrics = jax.eval_shape(algorithm.update, state, batch)
     assert jax.tree.structure(after) == jax.tree.structure(state)
     for before, leaf in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
         assert (before.shape, before.dtype) == (leaf.shape, leaf.dtype)
@@ -289,7 +301,7 @@ class Indifferent(gym.Env[Any, Any]):
 
 def test_where_random_actions_do_as_well_as_the_expert_the_normalised_return_is_empty(online):
     evaluator = Evaluator(Indifferent, 2)
-    task = Task("Indifferent", evaluator.spec, None, evaluator, expert_return=0.0)
+    task = Task("Indifferent", evaluator.spec, [], evaluator, expert_return=0.0)
     row = task.returns(online.policy, [0, 0])
     assert (row["return_mean"], row["normalized_return"]) == (0.0, None)
 

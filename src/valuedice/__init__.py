@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from valuedice.algorithms import SAC, ValueDICE
+    from valuedice.algorithms import GAIL, PPO, SAC, ValueDICE
     from valuedice.collect import collect_demos
     from valuedice.demos import Demos, Episode, load_demos
     from valuedice.errors import InputError
@@ -23,7 +23,9 @@ __version__ = version("valuedice")
 _HOMES = {
     "Demos": "demos",
     "Episode": "demos",
+    "GAIL": "algorithms",
     "InputError": "errors",
+    "PPO": "algorithms",
     "Policy": "policy",
     "Run": "train",
     "SAC": "algorithms",
@@ -37,7 +39,7 @@ _HOMES = {
 }
 
 __all__ = [  # noqa: RUF022
-    "ValueDICE", "train", "Run", "SAC", "train_expert",
+    "ValueDICE", "GAIL", "PPO", "train", "Run", "SAC", "train_expert",
     "load_demos", "collect_demos", "Demos", "Episode",
     "evaluate", "load_policy", "Policy",
     "InputError", "__version__",

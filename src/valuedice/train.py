@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from valuedice.algorithms import ALGORITHMS, SAC, Algorithm, Learning
+from valuedice.algorithms import ALGORITHMS, GAIL, SAC, Algorithm, Learning
 from valuedice.demos import Demos
 from valuedice.demos.rows import ExpertRows, fill_replay
 from valuedice.envs import EnvRef, env_name
@@ -24,8 +24,9 @@ from valuedice.machine import threads
 from valuedice.policy import Policy
 from valuedice.progress import Watch
 from valuedice.replay import Replay
+from valuedice.rollouts import Collector, Rollouts
 from valuedice.runs import RunFolder, refuse_other_run
-from valuedice.task import Task, check_budget, check_places, check_types
+from valuedice.task import Task, check_budget, check_on_policy, check_places, check_types
 from valuedice.training import Training
 from valuedice.types import Metrics, Normalizer, Transition
 
@@ -74,7 +75,11 @@ def train(
     """
     begin = time.monotonic()
     check_types(algorithm, demos, replay_data, env, eval_env)
+    if algorithm.rollout_shape is not None:
+        check_on_policy(algorithm_name(algorithm), env, replay_data)
     total = check_budget(env, steps, updates, eval_every, seed, replay_capacity, checkpoint_seconds)
+    # All environments step together, so the last step may take some more than asked for.
+    total = -(-total // environments_of(algorithm)) * environments_of(algorithm)
     check_folder(algorithm, None if env is None else total, out, resume)
     eval_env = env if eval_env is None else eval_env
     config = {
@@ -97,15 +102,17 @@ def train(
         "threads": threads(),
         "command": command,
     }
-    with closing(Task.open(demos, replay_data, env, eval_env, eval_episodes)) as task:
+    with closing(Task.open(demos, replay_data, env, eval_env, eval_episodes, environments_of(algorithm))) as task:
         normalizer = demos.normalizer()
-        replay = None if env is None else Replay(task.spec, replay_capacity)
+        shape = algorithm.rollout_shape
+        rollouts = None if shape is None else Rollouts(task.spec, *shape)
+        replay = None if env is None or rollouts is not None else Replay(task.spec, replay_capacity)
         if replay_data is not None:
             replay = replay if replay is not None else Replay(task.spec, replay_data.rows + len(replay_data))
             fill_replay(replay, replay_data, task.spec, normalizer)
         expert = ExpertRows(demos, task.spec, normalizer, algorithm.rows)
-        learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed)
-        training = Training(learner, explorer_of(algorithm, task, replay, normalizer, seed))
+        learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed, rollouts)
+        training = Training(learner, explorer_of(learner, task, seed))
         schedule = Schedule(total, eval_every, checkpoint_seconds)
         return carry_out(training, task, schedule, config, None if out is None else Path(out), resume, begin, quiet)
 
@@ -156,7 +163,7 @@ def train_expert(
         normalizer = Normalizer.none(task.spec.obs_size)
         replay = Replay(task.spec, replay_capacity)
         learner = Learner(algorithm, None, replay, normalizer, task.spec, seed)
-        training = Training(learner, explorer_of(algorithm, task, replay, normalizer, seed))
+        training = Training(learner, explorer_of(learner, task, seed))
         schedule = Schedule(total, eval_every, checkpoint_seconds, target_return)
         return carry_out(training, task, schedule, config, None if out is None else Path(out), resume, begin, quiet)
 
@@ -178,22 +185,31 @@ class Schedule:
         return self.target_return is not None and best is not None and best >= self.target_return
 
 
-def explorer_of(
-    algorithm: Learning, task: Task, replay: Replay | None, normalizer: Normalizer, seed: int
-) -> Explorer | None:
-    """None where there is no environment to explore."""
-    if task.env is None or replay is None:
+def environments_of(algorithm: Learning) -> int:
+    """How many it steps side by side."""
+    return 1 if algorithm.rollout_shape is None else algorithm.rollout_shape[1]
+
+
+def explorer_of(learner: Learner, task: Task, seed: int) -> Explorer | Collector | None:
+    """What fills the learner's replay buffer or rollouts; None where there is no environment to explore."""
+    algorithm, normalizer = learner.algorithm, learner.normalizer
+    if not task.envs:
         return None
+    if learner.rollouts is not None:
+        return Collector(task.envs, learner.rollouts, task.spec, normalizer, seed=seed)
+    assert learner.replay is not None
+    assert not isinstance(algorithm, GAIL)
     settings = {"random_steps": algorithm.random_steps, "noise": algorithm.exploration_noise, "seed": seed}
-    return Explorer(task.env, replay, task.spec, normalizer, **settings)
+    return Explorer(task.envs[0], learner.replay, task.spec, normalizer, **settings)
 
 
 def check_folder(algorithm: Learning, steps: int | None, out: str | Path | None, resume: bool) -> None:
     """Before anything is made: whether there is something to learn, and a place for it."""
     if steps is not None and steps < algorithm.training_starts:
+        setting = "training_starts" if algorithm.rollout_shape is None else "rollout"
         raise InputError(
             f"{steps} steps end before the first update, at step {algorithm.training_starts}; take more steps, or "
-            "lower training_starts"
+            f"lower {setting}"
         )
     if resume and out is None:
         raise InputError("nothing to resume; name the folder of the run with out")
@@ -238,7 +254,8 @@ def follow(training: Training, task: Task, keeper: Keeper, watch: Watch, schedul
             row |= {"wall_seconds": keeper.seconds} | task.no_returns() | {"kl_estimate": None}
             try:
                 keeper.guard.check_finite(learner.last, when)
-                if evaluated := done % schedule.eval_every == 0 or done == total:
+                # Where several environments step together, the first count at or behind a multiple.
+                if evaluated := done % schedule.eval_every < training.stride or done == total:
                     measures = learner.measure()
                     row |= measures
                     # First, since a policy of NaN should not reach the environment.

@@ -31,6 +31,17 @@ class Transition(NamedTuple):
     reward: Array | None = None
 
 
+class Rollout(NamedTuple):
+    """Steps of the policy of the moment in several environments: axes are time, environment, and features as in
+    `Transition`. A terminating s′ is the absorbing state; at a time limit it is the true last observation."""
+
+    obs: Array
+    action: Array
+    next_obs: Array
+    ended: Array
+    """Whether the row is the last of its episode, for either reason."""
+
+
 class Batch(NamedTuple):
     """What one update sees. Weights are None where rows were already drawn in proportion to them."""
 
@@ -42,6 +53,8 @@ class Batch(NamedTuple):
     """Rows of the replay buffer; None where there is no data but the expert's."""
     expert_weight: Array | None = None
     initial_weight: Array | None = None
+    rollout: Rollout | None = None
+    """For algorithms that learn on policy."""
 
 
 @dataclass(frozen=True)

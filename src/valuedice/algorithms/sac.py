@@ -124,6 +124,7 @@ class SAC:
     """Environment steps before the first update."""
 
     uses_replay: ClassVar[bool] = True
+    rollout_shape: ClassVar[None] = None
     exploration_noise: ClassVar[None] = None
     remedies: ClassVar[str] = "a smaller step of the critics (--critic-lr) or of the policy (--actor-lr)"
 

@@ -184,6 +184,7 @@ class ValueDICE:
     """Standard deviation of the noise on the mean action while collecting (actions span [-1, 1])."""
 
     update_every: ClassVar[int] = 1
+    rollout_shape: ClassVar[None] = None
     remedies: ClassVar[str] = (
         "a smaller step of the critic (--nu-lr), a stronger --gradient-penalty, or a smaller step of the policy "
         "(--actor-lr)"

@@ -1,0 +1,216 @@
+"""Proximal policy optimisation: reinforcement learning on fresh rollouts (Schulman et al., arXiv:1707.06347).
+
+    max_π  E min( ρ A, clip(ρ, 1-ε, 1+ε) A ),   ρ = π(a|s) / π_old(a|s)
+
+A is the advantage of an action, by generalised advantage estimation (arXiv:1506.02438) with a learned value
+function. There are no rewards here: another algorithm gives one for each row of the rollout (`step`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from valuedice.errors import InputError
+from valuedice.networks import (
+    Dense,
+    Params,
+    Tree,
+    actor_init,
+    adam_init,
+    adam_step,
+    categorical_policy,
+    gaussian_policy,
+    mlp,
+    mlp_init,
+    policy_entropy,
+)
+from valuedice.types import Metrics, Rollout, Spec
+
+# Of the policy's last layer at first: all states begin with nearly the same, central action.
+FIRST_OUTPUT = 0.01
+# Keeps the deviation of equal advantages, and the norm of a zero gradient, from dividing by zero.
+EPS = 1e-8
+
+
+def advantages(
+    reward: Array, value: Array, next_value: Array, ended: Array, discount: float, trace: float
+) -> Array:
+    """A_t = δ_t + γλ A_{t+1}, δ_t = r_t + γ V(s_{t+1}) - V(s_t); time is the first axis.
+
+    The sum stops where an episode ends, and at the end of the rollout: what comes after is `next_value`.
+    """
+    delta = reward + discount * next_value - value
+
+    def back(later: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        change, end = now
+        advantage = change + discount * trace * jnp.where(end, 0.0, later)
+        return advantage, advantage
+
+    return jax.lax.scan(back, jnp.zeros_like(delta[0]), (delta, ended), reverse=True)[1]
+
+
+def clipped_surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, clip: float) -> Array:
+    """E min(ρ A, clip(ρ) A) (Equation 7): nothing is gained by leaving the interval around the old policy."""
+    ratio = jnp.exp(log_prob - old_log_prob)
+    return jnp.mean(jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage))
+
+
+def clip_norm(gradient: Tree, limit: float) -> Tree:
+    """The same direction, at most so long."""
+    norm = jnp.sqrt(sum(jnp.sum(part**2) for part in jax.tree.leaves(gradient)))
+    scale = jnp.minimum(1.0, limit / (norm + EPS))
+    return jax.tree.map(lambda part: scale * part, gradient)
+
+
+def log_probs(actor: Params, spec: Spec, obs: Array, action: Array) -> Array:
+    """log π(a|s) of each row."""
+    policy = categorical_policy if spec.discrete else gaussian_policy
+    return jax.vmap(lambda row, taken: policy(actor, row).log_prob(taken))(obs, action)
+
+
+def values(params: Params, obs: Array) -> Array:
+    """(1-γ) V(s) of each row. The absorbing state is not among them: its value is known."""
+    return jax.vmap(lambda row: mlp(params, row[:-1])[0])(obs)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["actor", "value", "actor_opt", "value_opt", "key"],
+    meta_fields=["spec"],
+)
+@dataclass(frozen=True)
+class State:
+    """Everything that a step changes."""
+
+    actor: Params
+    value: Params
+    actor_opt: optax.OptState
+    value_opt: optax.OptState
+    key: Array
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class PPO:
+    """Proximal policy optimisation (arXiv:1707.06347): learns from rewards that it is given."""
+
+    discount: float = 0.99
+    """γ."""
+    trace: float = 0.95
+    """λ of generalised advantage estimation."""
+    clip: float = 0.2
+    """ε: how far the probability of an action may move in one update, as a share of what it was."""
+    actor_lr: float = 3e-4
+    """Step size of the policy."""
+    value_lr: float = 1e-3
+    """Step size of the value function."""
+    entropy_bonus: float = 0.0
+    """What entropy of the policy is worth, beside advantages of standard deviation 1."""
+    gradient_clip: float = 0.5
+    """Longest gradient, of policy and value function each."""
+    epochs: int = 10
+    """Passes over a rollout."""
+    minibatch: int = 256
+    """Rows of a rollout in one gradient."""
+    rollout: int = 4_096
+    """Environment steps between updates, of all environments together."""
+    environments: int = 8
+    """Environments that are stepped side by side."""
+    hidden: tuple[int, ...] = (128, 128)
+    """Widths of the hidden layers of policy and value function."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.discount < 1:
+            raise InputError(f"discount is {self.discount}; it must be at least 0 and below 1")
+        for name in ("trace", "clip"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
+        for name in ("actor_lr", "value_lr", "gradient_clip", "epochs", "minibatch", "rollout", "environments"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} is {getattr(self, name)}; it must be positive")
+        if not 0 <= self.entropy_bonus < float("inf"):
+            raise InputError(f"entropy_bonus is {self.entropy_bonus}; it must not be negative")
+        for name in ("environments", "minibatch"):
+            if self.rollout % getattr(self, name):
+                raise InputError(
+                    f"rollout is {self.rollout}, {name} {getattr(self, name)}; the first must be a multiple of it"
+                )
+        if not self.hidden or min(self.hidden) < 1:
+            raise InputError(f"hidden is {self.hidden}; it must hold at least one width, each at least 1")
+
+    def init(self, key: Array, spec: Spec) -> State:
+        """Fresh networks and optimisers."""
+        key, key_actor, key_value = jax.random.split(key, 3)
+        actor = actor_init(key_actor, spec.obs_size, spec.action_size, self.hidden, spec.discrete)
+        actor = [*actor[:-1], Dense(FIRST_OUTPUT * actor[-1].kernel, actor[-1].bias)]
+        value = mlp_init(key_value, (spec.obs_size, *self.hidden, 1))
+        return State(actor, value, adam_init(actor), adam_init(value), key, spec)
+
+    def step(self, state: State, rollout: Rollout, reward: Array, absorbing_reward: Array) -> tuple[State, Metrics]:
+        """Epochs of minibatches on one rollout, with a reward for each of its rows (time × environments).
+
+        Where the task ended, the absorbing state's reward goes on for ever: r/(1-γ). Where the recording ended,
+        by a time limit or because the rollout is full, V of the true last s′ stands for what would have come. The
+        value function is kept in units of the mean reward to come, (1-γ) V, whatever the discount.
+        """
+        terminated = rollout.next_obs[..., -1] > 0.5
+        value = jax.vmap(partial(values, state.value))(rollout.obs)
+        next_value = jax.vmap(partial(values, state.value))(rollout.next_obs)
+        next_value = jnp.where(terminated, absorbing_reward, next_value)
+        scaled = (1 - self.discount) * reward
+        advantage = advantages(scaled, value, next_value, rollout.ended, self.discount, self.trace)
+        target = advantage + value
+        normal = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + EPS)
+
+        obs, action = (part.reshape(-1, part.shape[-1]) for part in (rollout.obs, rollout.action))
+        old = log_probs(state.actor, state.spec, obs, action)
+        rows = (obs, action, old, normal.ravel(), target.ravel())
+        key, key_order, key_entropy = jax.random.split(state.key, 3)
+        orders = jax.vmap(lambda each: jax.random.permutation(each, self.rollout))(
+            jax.random.split(key_order, self.epochs)
+        )
+        orders = orders.reshape(-1, self.minibatch)
+        keys = jax.random.split(key_entropy, len(orders))
+
+        networks = (state.actor, state.value, state.actor_opt, state.value_opt)
+        body = partial(self._minibatch, state.spec, rows)
+        (actor, value_net, actor_opt, value_opt), metrics = jax.lax.scan(body, networks, (orders, keys))
+        metrics = jax.tree.map(jnp.mean, metrics)
+        spread = jnp.var(target)
+        metrics |= {"explained_variance": 1 - jnp.var(target - value) / (spread + EPS)}
+        networks = {"actor": actor, "value": value_net, "actor_opt": actor_opt, "value_opt": value_opt}
+        return replace(state, **networks, key=key), metrics
+
+    def _minibatch(
+        self, spec: Spec, rows: tuple[Array, ...], networks: tuple[Any, ...], chosen: tuple[Array, Array]
+    ) -> tuple[tuple[Any, ...], Metrics]:
+        """One gradient step of policy and value function."""
+        actor, value, actor_opt, value_opt = networks
+        order, key = chosen
+        obs, action, old, advantage, target = (part[order] for part in rows)
+
+        def policy_loss(actor: Params) -> tuple[Array, Metrics]:
+            log_prob = log_probs(actor, spec, obs, action)
+            gain = clipped_surrogate(log_prob, old, advantage, self.clip)
+            if self.entropy_bonus:
+                gain = gain + self.entropy_bonus * policy_entropy(actor, spec, obs, key)
+            ratio = jnp.exp(log_prob - old)
+            outside = jnp.mean(jnp.abs(ratio - 1) > self.clip)
+            # E_old (ρ - 1 - log ρ), which is never negative.
+            return -gain, {"policy_change": jnp.mean(ratio - 1 - (log_prob - old)), "clipped": outside}
+
+        def value_loss(value: Params) -> Array:
+            return 0.5 * jnp.mean((values(value, obs) - target) ** 2)
+
+        gradient, metrics = jax.grad(policy_loss, has_aux=True)(actor)
+        actor, actor_opt = adam_step(self.actor_lr, actor, clip_norm(gradient, self.gradient_clip), actor_opt)
+        loss, gradient = jax.value_and_grad(value_loss)(value)
+        value, value_opt = adam_step(self.value_lr, value, clip_norm(gradient, self.gradient_clip), value_opt)
+        return (actor, value, actor_opt, value_opt), metrics | {"value_loss": loss}
