@@ -76,7 +76,8 @@ def log_probs(actor: Params, spec: Spec, obs: Array, action: Array) -> Array:
 
 
 def values(params: Params, obs: Array) -> Array:
-    """(1-γ) V(s) of each row. The absorbing state is not among them: its value is known."""
+    """(1-γ) V(s) of each row, the mean reward to come: of one scale whatever the discount. The absorbing state
+    needs none, its value is known."""
     return jax.vmap(lambda row: mlp(params, row[:-1])[0])(obs)
 
 
@@ -153,19 +154,24 @@ class PPO:
         value = mlp_init(key_value, (spec.obs_size, *self.hidden, 1))
         return State(actor, value, adam_init(actor), adam_init(value), key, spec)
 
-    def step(self, state: State, rollout: Rollout, reward: Array, absorbing_reward: Array) -> tuple[State, Metrics]:
-        """Epochs of minibatches on one rollout, with a reward for each of its rows (time × environments).
+    def estimate(
+        self, value_params: Params, rollout: Rollout, reward: Array, absorbing_reward: Array
+    ) -> tuple[Array, Array]:
+        """Values and advantages of the rows of a rollout, both times (1-γ).
 
         Where the task ended, the absorbing state's reward goes on for ever: r/(1-γ). Where the recording ended,
-        by a time limit or because the rollout is full, V of the true last s′ stands for what would have come. The
-        value function is kept in units of the mean reward to come, (1-γ) V, whatever the discount.
+        by a time limit or because the rollout is full, V of the true last s′ stands for what would have come.
         """
         terminated = rollout.next_obs[..., -1] > 0.5
-        value = jax.vmap(partial(values, state.value))(rollout.obs)
-        next_value = jax.vmap(partial(values, state.value))(rollout.next_obs)
+        value = jax.vmap(partial(values, value_params))(rollout.obs)
+        next_value = jax.vmap(partial(values, value_params))(rollout.next_obs)
         next_value = jnp.where(terminated, absorbing_reward, next_value)
         scaled = (1 - self.discount) * reward
-        advantage = advantages(scaled, value, next_value, rollout.ended, self.discount, self.trace)
+        return value, advantages(scaled, value, next_value, rollout.ended, self.discount, self.trace)
+
+    def step(self, state: State, rollout: Rollout, reward: Array, absorbing_reward: Array) -> tuple[State, Metrics]:
+        """Epochs of minibatches on one rollout, with a reward for each of its rows (time × environments)."""
+        value, advantage = self.estimate(state.value, rollout, reward, absorbing_reward)
         target = advantage + value
         normal = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + EPS)
 
@@ -183,8 +189,7 @@ class PPO:
         body = partial(self._minibatch, state.spec, rows)
         (actor, value_net, actor_opt, value_opt), metrics = jax.lax.scan(body, networks, (orders, keys))
         metrics = jax.tree.map(jnp.mean, metrics)
-        spread = jnp.var(target)
-        metrics |= {"explained_variance": 1 - jnp.var(target - value) / (spread + EPS)}
+        metrics |= {"explained_variance": 1 - jnp.var(advantage) / (jnp.var(target) + EPS)}
         networks = {"actor": actor, "value": value_net, "actor_opt": actor_opt, "value_opt": value_opt}
         return replace(state, **networks, key=key), metrics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from valuedice.algorithms import SAC, ValueDICE
+from valuedice.algorithms import GAIL, PPO, SAC, ValueDICE
 from valuedice.algorithms.sac import CRITICS
 from valuedice.types import Spec
 
@@ -78,3 +78,35 @@ def sac_products(settings: SAC, spec: Spec) -> list[Product]:
     improvement.append(Product(batch, settings.hidden[0], spec.action_size))
     policy = 2 * forward(batch, actor) + weight_gradients(batch, actor) + input_gradients(batch, actor)
     return CRITICS * (evaluation + improvement) + policy
+
+
+def ppo_products(settings: PPO, spec: Spec) -> list[Product]:
+    """Of one PPO step with continuous actions.
+
+    Before the epochs, each row of the rollout needs its value, that of its next state, and its probability,
+    forward. In each epoch each row passes policy and value function once, forward and backward.
+    """
+    actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
+    value = [spec.obs_size, *settings.hidden, 1]
+    before = 2 * forward(settings.rollout, value) + forward(settings.rollout, actor)
+    steps, rows = settings.epochs * settings.rollout // settings.minibatch, settings.minibatch
+    policy = forward(rows, actor) + weight_gradients(rows, actor) + input_gradients(rows, actor)
+    evaluation = forward(rows, value) + weight_gradients(rows, value) + input_gradients(rows, value)
+    return before + steps * (policy + evaluation)
+
+
+def gail_products(settings: GAIL, spec: Spec) -> list[Product]:
+    """Of one GAIL update with continuous actions: all that is learned from one rollout.
+
+    In each of its steps, with B rows a batch, the discriminator sees 2 B rows (the expert's and the policy's),
+    forward and backward, and its gradient penalty looks at B rows between them, by the products counted for
+    ValueDICE. Then it gives each row of the rollout its reward, forward. The rest is PPO's.
+    """
+    batch = settings.discriminator_batch
+    sizes = [spec.obs_size + 1 + spec.action_size, *settings.discriminator_hidden, 1]
+    telling = forward(2 * batch, sizes) + weight_gradients(2 * batch, sizes) + input_gradients(2 * batch, sizes)
+    inner = sizes[:-1]
+    slopes = [Product(batch, fan_out, fan_in) for fan_in, fan_out in pairwise(inner)]
+    penalty = forward(batch, inner) + slopes + forward(batch, inner) + weight_gradients(batch, inner)
+    rewards = forward(settings.ppo.rollout, sizes)
+    return settings.discriminator_steps * (telling + penalty) + rewards + ppo_products(settings.ppo, spec)
