@@ -89,6 +89,16 @@ def test_nothing_is_gained_outside_the_clip(ratio, advantage, value, slope):
     assert_allclose(gradient, [slope], atol=1e-5)
 
 
+def test_a_policy_that_has_moved_far_leaves_the_objective_and_its_slope_finite():
+    def gain(log_prob: Any) -> Any:
+        return clipped_surrogate(log_prob, jnp.zeros(2), jnp.array([-1.0, 1.0]), 0.2)
+
+    for far in (-1e4, 1e4):
+        found, gradient = jax.value_and_grad(gain)(jnp.full(2, far))
+        assert np.isfinite(found)
+        assert np.isfinite(gradient).all()
+
+
 def test_long_gradients_are_shortened_and_short_ones_kept():
     gradient = {"x": jnp.array([3.0, 0.0]), "y": jnp.array([4.0])}
     assert_allclose(clip_norm(gradient, 1.0)["x"], [0.6, 0.0], rtol=1e-5)

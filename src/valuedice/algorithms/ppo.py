@@ -37,6 +37,8 @@ from valuedice.types import Metrics, Rollout, Spec
 FIRST_OUTPUT = 0.01
 # Keeps the deviation of equal advantages, and the norm of a zero gradient, from dividing by zero.
 EPS = 1e-8
+# Of the logarithm of a ratio: a narrow policy that moves makes some actions so unlikely that e^ would overflow.
+FARTHEST_RATIO = 20.0
 
 
 def advantages(
@@ -56,9 +58,14 @@ def advantages(
     return jax.lax.scan(back, jnp.zeros_like(delta[0]), (delta, ended), reverse=True)[1]
 
 
+def ratios(log_prob: Array, old_log_prob: Array) -> Array:
+    """ρ = π(a|s) / π_old(a|s), always finite."""
+    return jnp.exp(jnp.clip(log_prob - old_log_prob, -FARTHEST_RATIO, FARTHEST_RATIO))
+
+
 def clipped_surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, clip: float) -> Array:
     """E min(ρ A, clip(ρ) A) (Equation 7): nothing is gained by leaving the interval around the old policy."""
-    ratio = jnp.exp(log_prob - old_log_prob)
+    ratio = ratios(log_prob, old_log_prob)
     return jnp.mean(jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage))
 
 
@@ -116,13 +123,13 @@ class PPO:
     """What entropy of the policy is worth, beside advantages of standard deviation 1."""
     gradient_clip: float = 0.5
     """Longest gradient, of policy and value function each."""
-    epochs: int = 10
+    epochs: int = 5
     """Passes over a rollout."""
     minibatch: int = 256
     """Rows of a rollout in one gradient."""
     rollout: int = 4_096
     """Environment steps between updates, of all environments together."""
-    environments: int = 8
+    environments: int = 16
     """Environments that are stepped side by side."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers of policy and value function."""
@@ -206,10 +213,10 @@ class PPO:
             gain = clipped_surrogate(log_prob, old, advantage, self.clip)
             if self.entropy_bonus:
                 gain = gain + self.entropy_bonus * policy_entropy(actor, spec, obs, key)
-            ratio = jnp.exp(log_prob - old)
+            ratio = ratios(log_prob, old)
             outside = jnp.mean(jnp.abs(ratio - 1) > self.clip)
-            # E_old (ρ - 1 - log ρ), which is never negative.
-            return -gain, {"policy_change": jnp.mean(ratio - 1 - (log_prob - old)), "clipped": outside}
+            # An estimate of KL(π_old ‖ π) whose every term is positive.
+            return -gain, {"policy_change": jnp.mean(ratio - 1 - jnp.log(ratio)), "clipped": outside}
 
         def value_loss(value: Params) -> Array:
             return 0.5 * jnp.mean((values(value, obs) - target) ** 2)
