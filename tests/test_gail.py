@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,13 +14,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import valuedice as vd
 from valuedice.algorithms import GAIL, PPO
-from valuedice.algorithms.gail import State, absorbing_row, discriminator_loss, policy_rows
+from valuedice.algorithms.gail import State, absorbing_row, discriminator_loss, policy_rows, without_mark
 from valuedice.bench.flops import gail_products, ppo_products
 from valuedice.bench.worker import random_batch
 from valuedice.demos.rows import episode_weights
 from valuedice.errors import InputError
 from valuedice.learner import run_updates
-from valuedice.networks import Dense, critic
+from valuedice.losses import gradient_penalty
+from valuedice.networks import Dense, categorical_policy, critic
 from valuedice.types import Batch, Rollout, Sampling, Spec, Transition
 
 SPEC = Spec(1, 3, discrete=True)
@@ -150,13 +152,19 @@ def test_an_update_makes_rewarded_actions_more_likely():
     after, _ = jax.jit(gail.update)(state, batch)
 
     def first(state: State) -> float:
-        logits = jnp.zeros(8)
-        for layer in state.actor[:-1]:
-            logits = jax.nn.relu(jnp.zeros(1) @ layer.kernel + layer.bias)
-        logits = logits @ state.actor[-1].kernel + state.actor[-1].bias
-        return float(jax.nn.softmax(logits)[0])
+        return float(categorical_policy(state.actor, jnp.zeros(2)).probs()[0])
 
     assert first(after) > first(state)
+
+
+def test_the_penalty_lets_the_absorbing_state_be_as_unlike_as_it_is():
+    # A slope of 1 along an action, which the penalty asks for, and any along the mark, which it does not see.
+    rows = jnp.asarray(np.random.default_rng(0).uniform(0.1, 1, (6, 5)), jnp.float32)
+    for mark in (0.0, -4.0, 100.0):
+        state = linear(tiny().init(jax.random.key(0), SPEC), slope=1.0, bias=0.0, mark=mark)
+        logit = partial(without_mark, state.discriminator, SPEC)
+        assert_allclose(gradient_penalty(logit, rows), 0.0, atol=1e-6)
+        assert_allclose(jax.vmap(logit)(rows), rows[:, 2] + mark * rows[:, 1], rtol=1e-4)
 
 
 def test_the_divergence_is_minus_the_mean_reward_with_the_absorbing_state():
@@ -177,7 +185,7 @@ def test_the_divergence_is_minus_the_mean_reward_with_the_absorbing_state():
 
 @pytest.mark.parametrize("spec", [Spec(3, 2), SPEC])
 def test_an_update_is_deterministic_and_finite_where_episodes_end(spec):
-    gail = GAIL(**TINY, ppo=PPO(**(TINY_PPO | {"environments": 2})))
+    gail = GAIL(**TINY, ppo=replace(PPO(**TINY_PPO), environments=2))
     batches = random_batch(gail, spec, (1, gail.batch_size))
     assert batches.rollout is not None
     batches.rollout.next_obs[0, 1], batches.rollout.ended[0, 1] = np.eye(spec.obs_size + 1)[-1], True
@@ -238,7 +246,7 @@ def test_fewer_steps_than_a_rollout_are_refused_by_name(pendulum):
 
 
 def test_steps_are_counted_one_environment_at_a_time_and_rounded_up_to_all_of_them(pendulum):
-    gail = GAIL(**TINY, ppo=PPO(**(TINY_PPO | {"rollout": 12, "environments": 3})))
+    gail = GAIL(**TINY, ppo=replace(PPO(**TINY_PPO), rollout=12, environments=3))
     run = vd.train(gail, pendulum, "Pendulum-v1", steps=40, eval_every=10, **QUICK)
     # The first counts at or behind 10, 20, 30, and the end; an update each 12.
     assert [(row["step"], row["updates"]) for row in run.metrics] == [(12, 1), (21, 1), (30, 2), (42, 3)]

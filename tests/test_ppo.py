@@ -21,12 +21,12 @@ from valuedice.types import Rollout, Spec
 GAMMA, LAMBDA = 0.9, 0.8
 SPEC = Spec(2, 1)
 step = jax.jit(PPO.step, static_argnums=0)
-NO = np.zeros((3, 1), bool)
+NO = jnp.zeros((3, 1), bool)
 
 
-def column(*numbers: float) -> np.ndarray:
+def column(*numbers: float) -> jax.Array:
     """Of one environment over time."""
-    return np.array(numbers, np.float32)[:, None]
+    return jnp.array(numbers, jnp.float32)[:, None]
 
 
 def estimate_by_hand(delta: list[float]) -> list[float]:
@@ -47,7 +47,7 @@ def test_an_advantage_is_the_discounted_sum_of_temporal_differences():
 
 def test_the_sum_stops_at_the_end_of_an_episode():
     reward, value, after = column(1, 2, 3), column(10, 20, 30), column(20, 7, 40)
-    ended = np.array([[False], [True], [False]])
+    ended = jnp.array([[False], [True], [False]])
     delta = [1 + 0.9 * 20 - 10, 2 + 0.9 * 7 - 20, 3 + 0.9 * 40 - 30]
     found = advantages(reward, value, after, ended, GAMMA, LAMBDA)
     assert_allclose(found[:, 0], [*estimate_by_hand(delta[:2]), delta[2]], rtol=1e-5)
@@ -61,8 +61,8 @@ def test_without_decay_value_and_advantage_are_the_return():
 
 def test_environments_do_not_mix():
     rng = np.random.default_rng(0)
-    reward, value, after = rng.normal(size=(3, 5, 4)).astype(np.float32)
-    ended = rng.random((5, 4)) < 0.3
+    reward, value, after = jnp.asarray(rng.normal(size=(3, 5, 4)), jnp.float32)
+    ended = jnp.asarray(rng.random((5, 4)) < 0.3)
     together = advantages(reward, value, after, ended, GAMMA, LAMBDA)
     for one in range(4):
         mine = slice(one, one + 1)
@@ -239,7 +239,7 @@ def test_a_step_is_deterministic_and_keeps_shapes():
 @pytest.mark.parametrize("spec", [Spec(2, 3), Spec(2, 3, discrete=True)])
 def test_log_probs_are_those_of_the_policy_row_by_row(spec):
     state = PPO(hidden=(4,)).init(jax.random.key(0), spec)
-    obs, action = np.zeros((5, 3), np.float32), np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1]] * 0.9
+    obs, action = jnp.zeros((5, 3)), jnp.eye(3)[jnp.array([0, 1, 2, 0, 1])] * 0.9
     policy = categorical_policy if spec.discrete else gaussian_policy
     expected = [policy(state.actor, row).log_prob(taken) for row, taken in zip(obs, action, strict=True)]
     assert_allclose(log_probs(state.actor, spec, obs, action), np.array(expected), rtol=1e-5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -38,22 +38,25 @@ class Counter:
         return obs, 0.0, over and self.terminates, over and not self.terminates, {}
 
 
-class Watched:
-    """A policy that counts how often it is asked, and for how many observations."""
+class Watched(Policy):
+    """Notes for how many observations it is asked each time."""
 
-    def __init__(self) -> None:
-        self.policy = Policy(((np.zeros((2, 3)), np.zeros(3)),), NORMALIZER, SPEC)
-        self.asked: list[tuple[int, ...]] = []
+    asked: ClassVar[list[tuple[int, ...]]] = []
 
-    def __call__(self, obs: np.ndarray, **options: Any) -> np.ndarray:
+    def __call__(self, obs: np.ndarray, *args: Any, **options: Any) -> np.ndarray:
         self.asked.append(obs.shape)
-        return self.policy(obs, **options)
+        return super().__call__(obs, *args, **options)
 
 
-def collect(times: int, *envs: Any, steps: int, policy: Any = None) -> tuple[Collector, Rollouts]:
+def watched() -> Policy:
+    Watched.asked.clear()
+    return Watched(((np.zeros((2, 3)), np.zeros(3)),), NORMALIZER, SPEC)
+
+
+def collect(times: int, *envs: Any, steps: int) -> tuple[Collector, Rollouts]:
     rollouts = Rollouts(SPEC, times, len(envs))
     collector = Collector(envs, rollouts, SPEC, NORMALIZER, seed=0)
-    policy = Watched() if policy is None else policy
+    policy = watched()
     for _ in range(steps):
         collector.step(lambda: policy)
     return collector, rollouts
@@ -83,9 +86,8 @@ def test_only_termination_leads_to_the_absorbing_state_and_both_ends_are_ends():
 
 
 def test_the_policy_is_asked_once_for_all_environments():
-    policy = Watched()
-    collect(4, *[Counter(9, terminates=True) for _ in range(5)], steps=4, policy=policy)
-    assert policy.asked == [(5, 2)] * 4
+    collect(4, *[Counter(9, terminates=True) for _ in range(5)], steps=4)
+    assert Watched.asked == [(5, 2)] * 4
 
 
 def test_every_environment_has_a_seed_of_its_own_and_only_at_the_first_reset():
@@ -99,7 +101,7 @@ def test_a_rollout_is_in_the_order_of_time_and_then_overwritten():
     collector, rollouts = collect(4, Counter(100, terminates=True), steps=4)
     assert_array_equal(rollouts.newest().obs[:, 0, 1], [0, 1, 2, 3])
     kept = rollouts.newest()
-    policy = Watched()
+    policy = watched()
     for _ in range(4):
         collector.step(lambda: policy)
     assert_array_equal(rollouts.newest().obs[:, 0, 1], [4, 5, 6, 7])
@@ -153,8 +155,8 @@ class Forgetful(Counter):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         Forgetful.total += 1
-        obs, *rest = super().step(action)
-        return obs + Forgetful.total, *rest
+        obs, *_ = super().step(action)
+        return obs + Forgetful.total, 0.0, False, False, {}
 
 
 def test_an_environment_that_does_not_repeat_itself_is_said_and_its_episode_cut():
@@ -165,7 +167,7 @@ def test_an_environment_that_does_not_repeat_itself_is_said_and_its_episode_cut(
     with pytest.warns(UserWarning, match="does not repeat an episode"):
         second.restore(*first.save())
     assert_array_equal(rollouts.ended[:3], [[False, False], [False, False], [False, True]])
-    policy = Watched()
+    policy = watched()
     second.step(lambda: policy)
     assert envs[1].episode == 2
     assert_array_equal(rollouts.obs[3, 0], [1, 3, 0])

@@ -34,6 +34,16 @@ def discriminator_loss(expert_logit: Array, policy_logit: Array) -> Array:
     return jnp.mean(jax.nn.softplus(-expert_logit)) + jnp.mean(jax.nn.softplus(policy_logit))
 
 
+def without_mark(params: Params, spec: Spec, row: Array) -> Array:
+    """The logit as a function of all but the absorbing mark, for the gradient penalty.
+
+    But for its mark, the absorbing state is all zeros, where the middle of the demonstrations lies too. A slope of
+    1 along the mark would let the two differ by no more than 1, and it would be better to die than to be unlike the
+    expert in any other way.
+    """
+    return critic(params, row.at[spec.obs_size].set(jax.lax.stop_gradient(row[spec.obs_size])))
+
+
 def absorbing_row(spec: Spec) -> Array:
     """[s, a] of the absorbing state: its mark, and the fixed action."""
     return jnp.zeros(spec.obs_size + 1 + spec.action_size).at[spec.obs_size].set(1.0)
@@ -177,7 +187,9 @@ class GAIL:
                 logits = jax.vmap(partial(critic, params))(jnp.concatenate([theirs, ours]))
                 expert_logit, policy_logit = jnp.split(logits, 2)
                 entropy = discriminator_loss(expert_logit, policy_logit)
-                smooth = gradient_penalty(partial(critic, params), mix * theirs + (1 - mix) * ours)
+                smooth = gradient_penalty(
+                    partial(without_mark, params, state.spec), mix * theirs + (1 - mix) * ours
+                )
                 right = 0.5 * (jnp.mean(expert_logit > 0) + jnp.mean(policy_logit < 0))
                 metrics = {"discriminator_loss": entropy, "discriminator_penalty": smooth}
                 return entropy + self.gradient_penalty * smooth, metrics | {"discriminator_accuracy": right}
