@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from valuedice.algorithms import PPO
-from valuedice.algorithms.ppo import State, advantages, clip_norm, clipped_surrogate, log_probs, values
+from valuedice.algorithms.ppo import State, adapted, advantages, clip_norm, clipped_surrogate, log_probs, values
 from valuedice.bench.flops import ppo_products
 from valuedice.errors import InputError
 from valuedice.networks import Dense, categorical_policy, gaussian_policy
@@ -97,6 +97,14 @@ def test_a_policy_that_has_moved_far_leaves_the_objective_and_its_slope_finite()
         found, gradient = jax.value_and_grad(gain)(jnp.full(2, far))
         assert np.isfinite(found)
         assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize(
+    ("scale", "change", "expected"),
+    [(0.5, 0.02, 0.5), (0.5, 0.0242, 0.5 / 1.1), (0.5, 9.0, 0.5 / 1.5), (0.5, 0.0, 0.75), (0.9, 0.0, 1.0)],
+)
+def test_the_step_size_follows_the_root_of_the_change_and_never_jumps(scale, change, expected):
+    assert_allclose(adapted(jnp.array(scale), jnp.array(change), 0.02), expected, rtol=1e-4)
 
 
 def test_long_gradients_are_shortened_and_short_ones_kept():

@@ -39,6 +39,8 @@ FIRST_OUTPUT = 0.01
 EPS = 1e-8
 # Of the logarithm of a ratio: a narrow policy that moves makes some actions so unlikely that e^ would overflow.
 FARTHEST_RATIO = 20.0
+# Of the step size, from one update to the next.
+FASTEST_CHANGE = 1.5
 
 
 def advantages(
@@ -76,6 +78,12 @@ def clip_norm(gradient: Tree, limit: float) -> Tree:
     return jax.tree.map(lambda part: scale * part, gradient)
 
 
+def adapted(scale: Array, change: Array, target: float) -> Array:
+    """The share of the largest step size with which the next update should change the policy as much as it ought
+    to: the divergence grows with the square of the step."""
+    return jnp.minimum(1.0, scale * jnp.clip(jnp.sqrt(target / (change + EPS)), 1 / FASTEST_CHANGE, FASTEST_CHANGE))
+
+
 def log_probs(actor: Params, spec: Spec, obs: Array, action: Array) -> Array:
     """log π(a|s) of each row."""
     policy = categorical_policy if spec.discrete else gaussian_policy
@@ -90,7 +98,7 @@ def values(params: Params, obs: Array) -> Array:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["actor", "value", "actor_opt", "value_opt", "key"],
+    data_fields=["actor", "value", "actor_opt", "value_opt", "scale", "key"],
     meta_fields=["spec"],
 )
 @dataclass(frozen=True)
@@ -101,6 +109,8 @@ class State:
     value: Params
     actor_opt: optax.OptState
     value_opt: optax.OptState
+    scale: Array
+    """Of the policy's step size: its share of `actor_lr`."""
     key: Array
     spec: Spec
 
@@ -115,8 +125,11 @@ class PPO:
     """λ of generalised advantage estimation."""
     clip: float = 0.2
     """ε: how far the probability of an action may move in one update, as a share of what it was."""
-    actor_lr: float = 3e-4
-    """Step size of the policy."""
+    actor_lr: float = 1e-3
+    """Largest step size of the policy."""
+    policy_change: float = 0.02
+    """KL(π_old ‖ π) on average over an update, which the step size is lowered to keep to: a policy that has become
+    narrow is changed by small steps."""
     value_lr: float = 1e-3
     """Step size of the value function."""
     entropy_bonus: float = 0.0
@@ -140,7 +153,16 @@ class PPO:
         for name in ("trace", "clip"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        for name in ("actor_lr", "value_lr", "gradient_clip", "epochs", "minibatch", "rollout", "environments"):
+        for name in (
+            "actor_lr",
+            "policy_change",
+            "value_lr",
+            "gradient_clip",
+            "epochs",
+            "minibatch",
+            "rollout",
+            "environments",
+        ):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(f"{name} is {getattr(self, name)}; it must be positive")
         if not 0 <= self.entropy_bonus < float("inf"):
@@ -159,7 +181,7 @@ class PPO:
         actor = actor_init(key_actor, spec.obs_size, spec.action_size, self.hidden, spec.discrete)
         actor = [*actor[:-1], Dense(FIRST_OUTPUT * actor[-1].kernel, actor[-1].bias)]
         value = mlp_init(key_value, (spec.obs_size, *self.hidden, 1))
-        return State(actor, value, adam_init(actor), adam_init(value), key, spec)
+        return State(actor, value, adam_init(actor), adam_init(value), jnp.ones(()), key, spec)
 
     def estimate(
         self, value_params: Params, rollout: Rollout, reward: Array, absorbing_reward: Array
@@ -193,15 +215,22 @@ class PPO:
         keys = jax.random.split(key_entropy, len(orders))
 
         networks = (state.actor, state.value, state.actor_opt, state.value_opt)
-        body = partial(self._minibatch, state.spec, rows)
+        body = partial(self._minibatch, state.spec, state.scale * self.actor_lr, rows)
         (actor, value_net, actor_opt, value_opt), metrics = jax.lax.scan(body, networks, (orders, keys))
         metrics = jax.tree.map(jnp.mean, metrics)
+        scale = adapted(state.scale, metrics["policy_change"], self.policy_change)
+        metrics |= {"actor_step": state.scale * self.actor_lr}
         metrics |= {"explained_variance": 1 - jnp.var(advantage) / (jnp.var(target) + EPS)}
         networks = {"actor": actor, "value": value_net, "actor_opt": actor_opt, "value_opt": value_opt}
-        return replace(state, **networks, key=key), metrics
+        return replace(state, **networks, scale=scale, key=key), metrics
 
     def _minibatch(
-        self, spec: Spec, rows: tuple[Array, ...], networks: tuple[Any, ...], chosen: tuple[Array, Array]
+        self,
+        spec: Spec,
+        actor_lr: Array,
+        rows: tuple[Array, ...],
+        networks: tuple[Any, ...],
+        chosen: tuple[Array, Array],
     ) -> tuple[tuple[Any, ...], Metrics]:
         """One gradient step of policy and value function."""
         actor, value, actor_opt, value_opt = networks
@@ -213,16 +242,15 @@ class PPO:
             gain = clipped_surrogate(log_prob, old, advantage, self.clip)
             if self.entropy_bonus:
                 gain = gain + self.entropy_bonus * policy_entropy(actor, spec, obs, key)
-            ratio = ratios(log_prob, old)
-            outside = jnp.mean(jnp.abs(ratio - 1) > self.clip)
-            # An estimate of KL(π_old ‖ π) whose every term is positive.
-            return -gain, {"policy_change": jnp.mean(ratio - 1 - jnp.log(ratio)), "clipped": outside}
+            outside = jnp.mean(jnp.abs(ratios(log_prob, old) - 1) > self.clip)
+            # KL(π_old ‖ π) to second order, which single rows do not dominate.
+            return -gain, {"policy_change": jnp.mean(0.5 * (log_prob - old) ** 2), "clipped": outside}
 
         def value_loss(value: Params) -> Array:
             return 0.5 * jnp.mean((values(value, obs) - target) ** 2)
 
         gradient, metrics = jax.grad(policy_loss, has_aux=True)(actor)
-        actor, actor_opt = adam_step(self.actor_lr, actor, clip_norm(gradient, self.gradient_clip), actor_opt)
+        actor, actor_opt = adam_step(actor_lr, actor, clip_norm(gradient, self.gradient_clip), actor_opt)
         loss, gradient = jax.value_and_grad(value_loss)(value)
         value, value_opt = adam_step(self.value_lr, value, clip_norm(gradient, self.gradient_clip), value_opt)
         return (actor, value, actor_opt, value_opt), metrics | {"value_loss": loss}
