@@ -9,7 +9,7 @@ policy learns by PPO, which needs fresh rollouts of its own: no algorithm here t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -27,6 +27,7 @@ from valuedice.types import Batch, Metrics, Rollout, Sampling, Spec
 
 # Folded into the key where something is measured: what is learned must not depend on it.
 MEASURING = 2**31
+LEARNER = PPO()
 
 
 def discriminator_loss(expert_logit: Array, policy_logit: Array) -> Array:
@@ -100,7 +101,7 @@ class GAIL:
     """Weight of the gradient penalty on the discriminator's logit."""
     discriminator_hidden: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers of the discriminator."""
-    ppo: PPO = field(default_factory=PPO)
+    ppo: PPO = LEARNER
     """How the policy learns."""
 
     uses_replay: ClassVar[bool] = False

@@ -125,9 +125,9 @@ class PPO:
     """λ of generalised advantage estimation."""
     clip: float = 0.2
     """ε: how far the probability of an action may move in one update, as a share of what it was."""
-    actor_lr: float = 1e-3
+    actor_lr: float = 3e-4
     """Largest step size of the policy."""
-    policy_change: float = 0.02
+    policy_change: float = 0.03
     """KL(π_old ‖ π) on average over an update, which the step size is lowered to keep to: a policy that has become
     narrow is changed by small steps."""
     value_lr: float = 1e-3
@@ -140,7 +140,7 @@ class PPO:
     """Passes over a rollout."""
     minibatch: int = 256
     """Rows of a rollout in one gradient."""
-    rollout: int = 4_096
+    rollout: int = 2_048
     """Environment steps between updates, of all environments together."""
     environments: int = 16
     """Environments that are stepped side by side."""
