@@ -12,7 +12,7 @@ import optax
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from valuedice.algorithms.value_dice import ValueDICE, bellman_residual, dice_objective
+from valuedice.algorithms.value_dice import ValueDICE, bellman_residual, dice_objective, residual_terms
 from valuedice.losses import gradient_penalty, orthogonal_penalty
 from valuedice.networks import Dense, TanhGaussian, log_tanh_slope
 from valuedice.types import Batch, Spec, Transition
@@ -286,7 +286,7 @@ def test_update_steps_both_players_from_the_old_parameters(discrete):
     key_action = jax.random.split(old.key, 3)[1]  # The update's own, so that a′ are the same samples.
 
     def objective(nu, actor):
-        return algorithm.objective(algorithm.terms(nu, actor, spec, batch, key_action), batch)[0]
+        return algorithm.objective(residual_terms(nu, actor, spec, batch, key_action, algorithm.discount), batch)[0]
 
     def penalised(nu, actor):
         return objective(nu, actor) - 0.5 * orthogonal_penalty(actor)

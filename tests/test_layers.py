@@ -48,7 +48,12 @@ ALLOWED: dict[str, set[str]] = {
     "bench": {"errors", "types", "algorithms", "learner", "machine", "networks"},
     "ring_figure": set(),
     "ring": {"errors", "types", "algorithms", "ring_figure"},
-    "commands": DATA | TASK | {"algorithms", "bench", "collect", "machine", "play", "ring", "runs", "train"},
+    "ring_dac": {"ring"},
+    "ring_comparison_figure": {"ring_figure"},
+    "ring_comparison": {"errors", "ring", "ring_comparison_figure", "ring_dac"},
+    "commands": DATA
+    | TASK
+    | {"algorithms", "bench", "collect", "machine", "play", "ring", "ring_comparison", "runs", "train"},
     "cli": {"", "commands", "errors", "machine"},
 }
 """Of each module or subpackage, which others of ours it may import, also inside functions."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +15,16 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
+from small import small
 
 import valuedice as vd
-from valuedice.algorithms import ALGORITHMS, PPO, Algorithm
 from valuedice.demos import Demos, Episode
 from valuedice.errors import InputError
 from valuedice.evaluate import Evaluator
 from valuedice.policy import Policy
 from valuedice.train import Run, Task
-from valuedice.types import Batch, Metrics, Rollout, Spec, Transition
+from valuedice.types import Metrics, Spec
 
-SMALL: dict[str, Any] = {
-    "hidden": (16,),
-    "batch_size": 16,
-    "updates_per_step": 2,
-    "random_steps": 6,
-    "training_starts": 5,
-    "actor_lr": 1e-3,
-    "discriminator_hidden": (16,),
-    "discriminator_batch": 4,
-    "ppo": PPO(hidden=(16,), rollout=4, environments=2, minibatch=2, actor_lr=1e-3),
-}
 COLUMNS = (
     "step",
     "updates",
@@ -51,15 +40,6 @@ QUICK: dict[str, Any] = {"steps": 12, "eval_every": 4, "eval_episodes": 2, "quie
 
 def quick(**changes: Any) -> dict[str, Any]:
     return QUICK | changes
-
-
-every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
-
-
-def small(name: str = "value-dice", **changes: Any) -> Algorithm:
-    kind = ALGORITHMS[name]
-    known = {field.name for field in fields(kind)}
-    return kind(**{key: value for key, value in (SMALL | changes).items() if key in known})
 
 
 @pytest.fixture(scope="module")
@@ -105,45 +85,6 @@ def test_train_and_evaluate_are_functions_although_modules_have_their_names():
     # This file has imported from both modules, which binds them in the package.
     assert callable(vd.train)
     assert callable(vd.evaluate)
-
-
-# The contract of every algorithm.
-
-
-@every_algorithm
-@pytest.mark.parametrize("task", ["pendulum", "cartpole"])
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(name, task, request):
-    demos = request.getfixturevalue(task)
-    env = {"pendulum": "Pendulum-v1", "cartpole": "CartPole-v1"}[task]
-    first, again, other = (vd.train(small(name), demos, env, seed=seed, **QUICK) for seed in (3, 3, 4))
-    assert without_clock(first.metrics) == without_clock(again.metrics)
-    assert same(first.policy, again.policy)
-    assert not same(first.policy, other.policy)
-    assert all_finite(first)
-    assert set(COLUMNS) <= set(first.metrics[-1])
-
-
-@every_algorithm
-@pytest.mark.parametrize("replay", [True, False])
-@pytest.mark.parametrize("spec", [Spec(3, 2, low=(-1.0,) * 2, high=(1.0,) * 2), Spec(3, 4, discrete=True)])
-def test_an_update_keeps_every_shape_and_type(name, replay, spec):
-    algorithm = small(name)
-    state = jax.eval_shape(lambda key: algorithm.init(key, spec), jax.random.key(0))
-    size = algorithm.batch_size
-    rows = Transition(jnp.zeros((size, 4)), jnp.zeros((size, spec.action_size)), jnp.zeros((size, 4)))
-    shape = (2, 2)
-    rollout = Rollout(
-        jnp.zeros((*shape, 4)),
-        jnp.zeros((*shape, spec.action_size)),
-        jnp.zeros((*shape, 4)),
-        jnp.zeros(shape, bool),
-    )
-    batch = Batch(rows, rows.obs, rows if replay else None, rollout=rollout)
-    after, metrics = jax.eval_shape(algorithm.update, state, batch)
-    assert jax.tree.structure(after) == jax.tree.structure(state)
-    for before, leaf in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
-        assert (before.shape, before.dtype) == (leaf.shape, leaf.dtype)
-    assert {value.shape for value in metrics.values()} == {()}
 
 
 # What a run is.

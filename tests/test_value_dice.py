@@ -12,7 +12,8 @@ import optax
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from valuedice.algorithms.value_dice import State, ValueDICE, interpolate
+from valuedice.algorithms.value_dice import State, ValueDICE, residual_terms
+from valuedice.losses import interpolate
 from valuedice.networks import Dense, Params, adam_init, expected_value, policy_entropy
 from valuedice.types import Batch, Spec, Transition
 
@@ -276,8 +277,7 @@ def test_penalised_rows_are_those_of_the_residual(rng, discrete):
     state = random_state(rng, discrete)
     sources = random_rows(rng, 4, discrete), random_rows(rng, 4, discrete)
     batch = Batch(sources[0], random_obs(rng, 4), sources[1])
-    algorithm = ValueDICE(discount=GAMMA)
-    terms = jax.jit(algorithm.terms, static_argnums=2)(state.nu, state.actor, state.spec, batch, state.key)
+    terms = jax.jit(residual_terms, static_argnums=2)(state.nu, state.actor, state.spec, batch, state.key, GAMMA)
     for source, rows, x in zip(sources, terms.rows, [terms.x_expert, terms.x_replay], strict=True):
         now, after = np.split(np.asarray(rows), 2)
         assert_array_equal(now, np.append(source.obs, source.action, axis=1))

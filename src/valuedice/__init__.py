@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from valuedice.algorithms import GAIL, PPO, SAC, ValueDICE
+    from valuedice.algorithms import BC, DAC, GAIL, PPO, SAC, DualDICE, ValueDICE
     from valuedice.collect import collect_demos
     from valuedice.demos import Demos, Episode, load_demos
     from valuedice.errors import InputError
@@ -21,6 +21,9 @@ __version__ = version("valuedice")
 
 # Attributes are imported when they are first used: a policy must load and run without JAX.
 _HOMES = {
+    "BC": "algorithms",
+    "DAC": "algorithms",
+    "DualDICE": "algorithms",
     "Demos": "demos",
     "Episode": "demos",
     "GAIL": "algorithms",
@@ -39,7 +42,7 @@ _HOMES = {
 }
 
 __all__ = [  # noqa: RUF022
-    "ValueDICE", "GAIL", "PPO", "train", "Run", "SAC", "train_expert",
+    "ValueDICE", "BC", "DAC", "DualDICE", "GAIL", "PPO", "train", "Run", "SAC", "train_expert",
     "load_demos", "collect_demos", "Demos", "Episode",
     "evaluate", "load_policy", "Policy",
     "InputError", "__version__",

@@ -24,7 +24,8 @@ usage: valuedice COMMAND [OPTIONS]
 
 Imitation learning from a few demonstrations, without rewards.
 
-  train [value-dice]          learn a policy from demonstrations, online or offline
+  train [ALGORITHM]           learn a policy from demonstrations, online or offline: by value-dice (the default),
+                              bc, dac, dual-dice
   expert                      learn a policy from rewards, to record demonstrations with
   evaluate RUN_OR_POLICY      returns of a policy in an environment
   play RUN_OR_POLICY ...      film a policy, or several side by side: .mp4 or .gif

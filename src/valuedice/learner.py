@@ -52,10 +52,11 @@ class Learner:
         normalizer: Normalizer,
         spec: Spec,
         seed: int,
+        held_out: ExpertRows | None = None,
         rollouts: Rollouts | None = None,
     ) -> None:
-        self.algorithm, self.expert, self.replay, self.rollouts = algorithm, expert, replay, rollouts
-        self.normalizer, self.spec = normalizer, spec
+        self.algorithm, self.expert, self.replay, self.held_out = algorithm, expert, replay, held_out
+        self.normalizer, self.spec, self.rollouts = normalizer, spec, rollouts
         self.state = start(algorithm, jax.random.key(seed), spec)
         self.rng = np.random.default_rng([seed, 1])
         self.updates = 0
@@ -69,7 +70,8 @@ class Learner:
         """K stacked batches."""
         shape = (updates, self.algorithm.batch_size)
         expert, initial = (None, None) if self.expert is None else self.expert.draw(self.rng, shape)
-        batch = Batch(expert, initial, self._draw_replay(self.rng, shape))
+        unseen = None if self.held_out is None else self.held_out.draw(self.rng, shape)[0]
+        batch = Batch(expert, initial, self._draw_replay(self.rng, shape), held_out=unseen)
         if self.rollouts is not None:
             assert updates == 1, "a rollout is learned from once"
             batch = batch._replace(rollout=jax.tree.map(lambda part: part[None], self.rollouts.newest()))
@@ -109,8 +111,8 @@ class Learner:
         replay = self._draw_replay(rng, (DIAGNOSED_ROWS,))
         batch = Batch(None, None, replay)
         if self.expert is not None:
-            rows = self.expert.all()
-            batch = Batch(rows, rows.obs, replay, self.expert.weight, self.expert.initial_weight)
+            rows, unseen = self.expert.all(), None if self.held_out is None else self.held_out.all()
+            batch = Batch(rows, rows.obs, replay, self.expert.weight, self.expert.initial_weight, unseen)
         if self.rollouts is not None:
             batch = batch._replace(rollout=self.rollouts.newest())
         diagnosis = run_diagnosis(self.algorithm, self.state, batch)

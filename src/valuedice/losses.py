@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from valuedice.networks import Params
+from valuedice.networks import Params, critic
+from valuedice.types import Metrics
 
 # Keeps the norm of a zero gradient differentiable.
 NORM_EPS = 1e-12
@@ -19,6 +21,41 @@ def gradient_penalty(critic: Callable[[Array], Array], rows: Array) -> Array:
     gradients = jax.vmap(jax.grad(critic))(rows)
     norms = jnp.sqrt(jnp.sum(gradients**2, axis=1) + NORM_EPS)
     return jnp.mean((norms - 1) ** 2)
+
+
+def interpolate(rows: list[Array], key: Array) -> Array:
+    """Random points between expert and replay rows; without replay, between pairs of expert rows."""
+    expert, other = rows[0], rows[1] if len(rows) == 2 else jnp.roll(rows[0], 1, axis=0)
+    mix = jax.random.uniform(key, (len(expert), 1))
+    return mix * expert + (1 - mix) * other
+
+
+def blind_to(critic: Callable[[Array], Array], column: int | None) -> Callable[[Array], Array]:
+    """The same function, whose slope along one column is not seen."""
+    if column is None:
+        return critic
+    return lambda row: critic(row.at[column].set(jax.lax.stop_gradient(row[column])))
+
+
+def discriminator_loss(
+    params: Params, expert: Array, other: Array, key: Array, penalty: float, free: int | None = None
+) -> tuple[Array, Metrics]:
+    """Minus the objective of GAIL (Equation 5) for h = sigmoid(logit) on rows [s, a], and the gradient penalty, but
+    for the slope along the column `free`.
+
+    Its optimum is the log ratio of the densities of `expert` and `other`.
+    """
+    logit = jax.vmap(partial(critic, params))(jnp.concatenate([expert, other]))
+    logit_expert, logit_other = jnp.split(logit, [len(expert)])
+    cross_entropy = jnp.mean(jax.nn.softplus(-logit_expert)) + jnp.mean(jax.nn.softplus(logit_other))
+    smooth = gradient_penalty(blind_to(partial(critic, params), free), interpolate([expert, other], key))
+    metrics = {
+        "discriminator_loss": cross_entropy,
+        "discriminator_penalty": smooth,
+        "logit_expert": jnp.mean(logit_expert),
+        "logit_policy": jnp.mean(logit_other),
+    }
+    return cross_entropy + penalty * smooth, metrics
 
 
 def orthogonal_penalty(params: Params) -> Array:

@@ -101,9 +101,9 @@ class TanhGaussian(NamedTuple):
         """Reparameterised: a differentiable function of standard normal `noise`."""
         return jnp.tanh(self.location + jnp.exp(self.log_std) * noise)
 
-    def log_prob(self, action: Array) -> Array:
-        """Finite at ±1, see `ACTION_EPS`."""
-        u = jnp.arctanh(jnp.clip(action, -1 + ACTION_EPS, 1 - ACTION_EPS))
+    def log_prob(self, action: Array, clip: float = ACTION_EPS) -> Array:
+        """Finite at ±1: an action is taken to be at least so far inside."""
+        u = jnp.arctanh(jnp.clip(action, -1 + clip, 1 - clip))
         gaussian = jax.scipy.stats.norm.logpdf(u, self.location, jnp.exp(self.log_std))
         return jnp.sum(gaussian - log_tanh_slope(u))
 

@@ -8,8 +8,10 @@ occupancies from a linear solve. docs/ring.md says what is determined here and w
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,9 +46,23 @@ class Study:
     initial: np.ndarray
     """p0(s)."""
     alpha: float
-    """The share of replay data, which is uniform over state and action."""
+    """The share of replay data."""
     updates: int
     discount: float = 0.99
+    replay: np.ndarray = field(default_factory=lambda: UNIFORM_REPLAY)
+    """dRB(s, a)."""
+
+
+class Weights(NamedTuple):
+    """Of the pairs (s, a) and of the starts: their probabilities, or what a minibatch holds of them."""
+
+    expert: Array
+    initial: Array
+    replay: Array
+
+
+Game = Callable[[Array, Array, Array], Array]
+"""J of ν and of the logits of π, at the update of that number."""
 
 
 def occupancy(policy: np.ndarray, initial: np.ndarray, discount: float = 0.99) -> np.ndarray:
@@ -90,8 +106,13 @@ SPARSE = Study(sparse_expert(), UNIFORM_STATES, alpha=0.1, updates=40_000)
 STOCHASTIC = Study(occupancy(stochastic_expert(), ONLY_STATE_0), ONLY_STATE_0, alpha=0.0, updates=5_000)
 
 
-def objective(nu: Array, logits: Array, study: Study) -> Array:
-    """J(π, ν) with every expectation exact."""
+def exact_weights(study: Study) -> Weights:
+    """Probabilities, so that nothing is sampled."""
+    return Weights(*(jnp.asarray(table.ravel()) for table in (study.expert, study.initial, study.replay)))
+
+
+def terms(nu: Array, logits: Array, weights: Weights, study: Study) -> tuple[Array, Array]:
+    """J(π, ν) and its log-term alone, with the expectations over actions exact."""
     value = jnp.sum(jax.nn.softmax(logits) * nu, axis=1)
     x = bellman_residual(nu, value[NEXT], study.discount).ravel()
     return dice_objective(
@@ -100,35 +121,51 @@ def objective(nu: Array, logits: Array, study: Study) -> Array:
         x,
         discount=study.discount,
         alpha=study.alpha,
-        expert_weight=jnp.asarray(study.expert.ravel()),
-        initial_weight=jnp.asarray(study.initial),
-        replay_weight=jnp.asarray(UNIFORM_REPLAY.ravel()),
-    )[0]
+        expert_weight=weights.expert,
+        initial_weight=weights.initial,
+        replay_weight=weights.replay,
+    )
 
 
-def train(study: Study, records: int) -> tuple[np.ndarray, np.ndarray]:
-    """Trains π from 0.5 everywhere by simultaneous steps; numbers of updates, and π after each of them."""
-    nu_adam = optax.adam(optax.cosine_decay_schedule(NU_LR, study.updates))
-    policy_adam = optax.adam(optax.cosine_decay_schedule(POLICY_LR, study.updates))
-    every = study.updates // records
+def objective(nu: Array, logits: Array, study: Study) -> Array:
+    """J(π, ν) with every expectation exact."""
+    return terms(nu, logits, exact_weights(study), study)[0]
+
+
+def play(game: Game, updates: int, records: int) -> Array:
+    """Logits of π, from zero by simultaneous steps, after each of `records` equal parts of the updates."""
+    nu_adam = optax.adam(optax.cosine_decay_schedule(NU_LR, updates))
+    policy_adam = optax.adam(optax.cosine_decay_schedule(POLICY_LR, updates))
     zeros = jnp.zeros((8, 2))
 
-    def update(carry, _):
+    def update(carry, number):
         nu, logits, nu_opt, policy_opt = carry
-        descent, ascent = jax.grad(objective, argnums=(0, 1))(nu, logits, study)
+        descent, ascent = jax.grad(game, argnums=(0, 1))(nu, logits, number)
         nu_step, nu_opt = nu_adam.update(descent, nu_opt)
         policy_step, policy_opt = policy_adam.update(-ascent, policy_opt)
         return (nu + nu_step, logits + policy_step, nu_opt, policy_opt), None
 
-    def record(carry, _):
-        carry, _ = jax.lax.scan(update, carry, length=every)
+    def record(carry, numbers):
+        carry, _ = jax.lax.scan(update, carry, numbers)
         return carry, carry[1]
 
     start = (zeros, zeros, nu_adam.init(zeros), policy_adam.init(zeros))
-    _, logits = jax.jit(lambda carry: jax.lax.scan(record, carry, length=records))(start)
+    every = updates // records
+    return jax.lax.scan(record, start, jnp.arange(every * records).reshape(records, every))[1]
+
+
+def policies(logits: Array) -> np.ndarray:
+    """The start, 0.5 everywhere, and what `play` recorded; also of several games at once."""
     # In double precision, so that rows sum to one well enough for the KL of nearly equal occupancies.
-    weights = np.exp(np.concatenate([zeros[None], logits]).astype(np.float64))
-    return every * np.arange(records + 1), weights / weights.sum(axis=2, keepdims=True)
+    recorded = np.asarray(logits, np.float64)
+    weights = np.exp(np.concatenate([np.zeros_like(recorded[..., :1, :, :]), recorded], axis=-3))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def train(study: Study, records: int) -> tuple[np.ndarray, np.ndarray]:
+    """Trains π from 0.5 everywhere by simultaneous steps; numbers of updates, and π after each of them."""
+    logits = jax.jit(lambda: play(lambda nu, logits, _: objective(nu, logits, study), study.updates, records))()
+    return study.updates // records * np.arange(records + 1), policies(logits)
 
 
 def run_ring(out: Path) -> dict:

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from valuedice.algorithms import ALGORITHMS
+from valuedice.algorithms import ALGORITHMS, Algorithm
 from valuedice.demos import Demos
 from valuedice.demos.rows import check_fit, demos_spec
 from valuedice.envs import EnvRef, env_name, make_env, task_spec
@@ -106,18 +106,16 @@ def check_types(algorithm: Any, demos: Any, replay_data: Any, *places: EnvRef | 
     check_places(*places)
 
 
-def check_on_policy(name: str, env: EnvRef | None, replay_data: Demos | None) -> None:
-    """What an algorithm that learns from its own fresh steps cannot do."""
-    if env is None:
+def check_mode(name: str, algorithm: Algorithm, env: EnvRef | None, steps: int | None, replay_data: Any) -> None:
+    """What an algorithm cannot do."""
+    if algorithm.pace is None and steps is not None:
+        raise InputError(f"{name} takes no steps in an environment; give updates instead")
+    if env is None and not algorithm.learns_offline:
         raise InputError(
-            f"{name} needs an environment, since it learns from its own steps alone; name one, or use "
-            "value-dice or bc offline"
+            f"{name} needs an environment to act in; name one (--env ID), or use value-dice or bc offline"
         )
-    if replay_data is not None:
-        raise InputError(
-            f"{name} has no use for replay data, since it learns from its own steps alone; leave them out, or use "
-            "value-dice"
-        )
+    if replay_data is not None and not algorithm.uses_replay:
+        raise InputError(f"{name} makes no use of replay data with these settings; leave it out")
 
 
 def check_places(*places: EnvRef | None) -> None:

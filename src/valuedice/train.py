@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from valuedice.algorithms import ALGORITHMS, GAIL, SAC, Algorithm, Learning
+from valuedice.algorithms import ALGORITHMS, BC, SAC, Algorithm, Learning
 from valuedice.demos import Demos
 from valuedice.demos.rows import ExpertRows, fill_replay
 from valuedice.envs import EnvRef, env_name
@@ -26,7 +26,7 @@ from valuedice.progress import Watch
 from valuedice.replay import Replay
 from valuedice.rollouts import Collector, Rollouts
 from valuedice.runs import RunFolder, refuse_other_run
-from valuedice.task import Task, check_budget, check_on_policy, check_places, check_types
+from valuedice.task import Task, check_budget, check_mode, check_places, check_types
 from valuedice.training import Training
 from valuedice.types import Metrics, Normalizer, Transition
 
@@ -69,21 +69,26 @@ def train(
     """Imitates `demos`: online for `steps` in `env`, or offline (`env=None`) for `updates`.
 
     Evaluation, in `eval_env` or else in `env`, comes every `eval_every` steps (offline: updates) and never touches
-    the environment that training uses. `replay_data` is other, non-expert data in the replay buffer. With `resume`,
+    the environment that training uses. Behavioural cloning never trains in one: its `env` is where it is evaluated.
+    `replay_data` is other, non-expert data in the replay buffer. With `resume`,
     the run that the folder `out` holds is continued exactly; only `steps` or `updates` may grow, and when it is
     evaluated and saved may change. `command` is noted in `config.json`.
     """
     begin = time.monotonic()
     check_types(algorithm, demos, replay_data, env, eval_env)
-    if algorithm.rollout_shape is not None:
-        check_on_policy(algorithm_name(algorithm), env, replay_data)
+    name = algorithm_name(algorithm)
+    if algorithm.pace is None:
+        # An environment can only be looked at.
+        env, eval_env = None, env if eval_env is None else eval_env
+    check_mode(name, algorithm, env, steps, replay_data)
     total = check_budget(env, steps, updates, eval_every, seed, replay_capacity, checkpoint_seconds)
     # All environments step together, so the last step may take some more than asked for.
-    total = -(-total // environments_of(algorithm)) * environments_of(algorithm)
+    environments = 1 if algorithm.pace is None else algorithm.pace.environments
+    total = -(-total // environments) * environments
     check_folder(algorithm, None if env is None else total, out, resume)
     eval_env = env if eval_env is None else eval_env
     config = {
-        "algorithm": algorithm_name(algorithm),
+        "algorithm": name,
         **asdict(algorithm),
         "env": None if env is None else env_name(env),
         "eval_env": None if eval_env is None else env_name(eval_env),
@@ -102,16 +107,20 @@ def train(
         "threads": threads(),
         "command": command,
     }
-    with closing(Task.open(demos, replay_data, env, eval_env, eval_episodes, environments_of(algorithm))) as task:
+    with closing(Task.open(demos, replay_data, env, eval_env, eval_episodes, environments)) as task:
         normalizer = demos.normalizer()
-        shape = algorithm.rollout_shape
+        shape = None if algorithm.pace is None else algorithm.pace.rollout
         rollouts = None if shape is None else Rollouts(task.spec, *shape)
         replay = None if env is None or rollouts is not None else Replay(task.spec, replay_capacity)
         if replay_data is not None:
             replay = replay if replay is not None else Replay(task.spec, replay_data.rows + len(replay_data))
             fill_replay(replay, replay_data, task.spec, normalizer)
-        expert = ExpertRows(demos, task.spec, normalizer, algorithm.rows)
-        learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed, rollouts)
+        learned, unseen = demos, None
+        if isinstance(algorithm, BC):
+            learned, unseen = demos.split(algorithm.held_out, seed)
+        expert = ExpertRows(learned, task.spec, normalizer, algorithm.rows)
+        held_out = None if unseen is None else ExpertRows(unseen, task.spec, normalizer, algorithm.rows)
+        learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed, held_out, rollouts)
         training = Training(learner, explorer_of(learner, task, seed))
         schedule = Schedule(total, eval_every, checkpoint_seconds)
         return carry_out(training, task, schedule, config, None if out is None else Path(out), resume, begin, quiet)
@@ -180,36 +189,33 @@ class Schedule:
     """Where it ends before its time."""
 
     def reached(self, metrics: list[Metrics]) -> bool:
-        """Whether the last evaluation was good enough."""
-        best = metrics[-1]["return_mean"] if metrics else None
-        return self.target_return is not None and best is not None and best >= self.target_return
-
-
-def environments_of(algorithm: Learning) -> int:
-    """How many it steps side by side."""
-    return 1 if algorithm.rollout_shape is None else algorithm.rollout_shape[1]
+        """Whether the last evaluation was good enough, or the algorithm has nothing left to learn."""
+        last: Metrics = metrics[-1] if metrics else {}
+        now = last.get("return_mean")
+        return bool(last.get("converged")) or (
+            self.target_return is not None and now is not None and now >= self.target_return
+        )
 
 
 def explorer_of(learner: Learner, task: Task, seed: int) -> Explorer | Collector | None:
     """What fills the learner's replay buffer or rollouts; None where there is no environment to explore."""
-    algorithm, normalizer = learner.algorithm, learner.normalizer
-    if not task.envs:
+    pace, normalizer = learner.algorithm.pace, learner.normalizer
+    if not task.envs or pace is None:
         return None
     if learner.rollouts is not None:
         return Collector(task.envs, learner.rollouts, task.spec, normalizer, seed=seed)
     assert learner.replay is not None
-    assert not isinstance(algorithm, GAIL)
-    settings = {"random_steps": algorithm.random_steps, "noise": algorithm.exploration_noise, "seed": seed}
+    settings = {"random_steps": pace.random_steps, "noise": pace.noise, "seed": seed}
     return Explorer(task.envs[0], learner.replay, task.spec, normalizer, **settings)
 
 
 def check_folder(algorithm: Learning, steps: int | None, out: str | Path | None, resume: bool) -> None:
     """Before anything is made: whether there is something to learn, and a place for it."""
-    if steps is not None and steps < algorithm.training_starts:
-        setting = "training_starts" if algorithm.rollout_shape is None else "rollout"
+    if steps is not None and algorithm.pace is not None and steps < algorithm.pace.training_starts:
+        setting = "training_starts" if algorithm.pace.rollout is None else "rollout"
         raise InputError(
-            f"{steps} steps end before the first update, at step {algorithm.training_starts}; take more steps, or "
-            f"lower {setting}"
+            f"{steps} steps end before the first update, at step {algorithm.pace.training_starts}; take more "
+            f"steps, or lower {setting}"
         )
     if resume and out is None:
         raise InputError("nothing to resume; name the folder of the run with out")

@@ -42,7 +42,7 @@ class Training:
 
     def advance(self, total: int, eval_every: int) -> Iterator[int]:
         """Trains, and yields after each step of the environments, or offline after each compiled call."""
-        learner, algorithm = self.learner, self.learner.algorithm
+        learner, pace = self.learner, self.learner.algorithm.pace
         if self.explorer is None:
             # Calls end where evaluations are due. Blocks are drawn whole, however short the calls: when one
             # evaluates must not change what is learned.
@@ -57,11 +57,12 @@ class Training:
                     self.done = stop
                     yield self.done
             return
+        assert pace is not None
         while self.done < total:
             self.explorer.step(lambda: learner.policy)
             self.done += self.explorer.stride
-            if self.done >= algorithm.training_starts and self.done % algorithm.update_every == 0:
-                learner.learn(learner.draw(algorithm.updates_per_step))
+            if self.done >= pace.training_starts and self.done % pace.update_every == 0:
+                learner.learn(learner.draw(pace.updates_per_step))
             yield self.done
 
     def save(self, seconds: float) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -53,6 +53,8 @@ class Batch(NamedTuple):
     """Rows of the replay buffer; None where there is no data but the expert's."""
     expert_weight: Array | None = None
     initial_weight: Array | None = None
+    held_out: Transition | None = None
+    """Rows of the expert's episodes that are not learned from, but stopped by."""
     rollout: Rollout | None = None
     """For algorithms that learn on policy."""
 
@@ -90,13 +92,36 @@ class Spec:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """When an algorithm acts in its environment, and when it learns."""
+
+    updates_per_step: int
+    """For each environment step in which there are any."""
+    update_every: int
+    """Environment steps from one such step to the next."""
+    random_steps: int
+    """First environment steps, taken with uniformly random actions."""
+    training_starts: int
+    """Environment steps before the first update."""
+    noise: float | None
+    """Standard deviation on the mean action while collecting; None for samples of the policy."""
+    rollout: tuple[int, int] | None = None
+    """Times and environments of a rollout, where it learns on policy: from that alone, and once."""
+
+    @property
+    def environments(self) -> int:
+        """That are stepped side by side."""
+        return 1 if self.rollout is None else self.rollout[1]
+
+
+@dataclass(frozen=True)
 class Sampling:
     """How an algorithm wants its rows drawn (Section 5.3 of the paper)."""
 
     discount: float = 0.99
     initial_states: Literal["all", "starts"] = "all"
     scheme: Literal["uniform", "geometric"] = "uniform"
-    absorbing: Literal["exact", "single"] = "exact"
+    absorbing: Literal["exact", "single", "none"] = "exact"
 
 
 @dataclass(frozen=True)

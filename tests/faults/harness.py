@@ -10,20 +10,29 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from small import names_of
 
 from valuedice.algorithms import ALGORITHMS, SAC
 from valuedice.checkpoint import SLOTS, read_slot
 from valuedice.machine import THREADS
 
 SMALL: dict[str, Any] = {"hidden": 16, "batch_size": 16, "updates_per_step": 2, "random_steps": 50}
-SMALL |= {"training_starts": 40, "actor_lr": 1e-3}
-SMALL |= {"rollout": 40, "environments": 2, "minibatch": 20, "discriminator_hidden": 16, "discriminator_batch": 16}
+SMALL |= {"training_starts": 40, "actor_lr": 1e-3, "discriminator_hidden": 16, "ratio_hidden": 16}
+SMALL |= {"rollout": 40, "environments": 2, "minibatch": 20, "discriminator_batch": 16}
 EVERY: dict[str, Any] = {"episodes": 1, "eval_episodes": 1, "checkpoint_seconds": 0.05, "threads": 1, "quiet": True}
 TASKS: dict[str, dict[str, Any]] = {
     "quick": {"env": "Pendulum-v1", "demos": "pendulum", "steps": 300, "eval_every": 50},
+    "quick-offline": {
+        "eval_env": "Pendulum-v1",
+        "demos": "pendulum",
+        "offline": True,
+        "updates": 1600,
+        "eval_every": 200,
+    },
     "online": {"env": "Pendulum-v1", "demos": "pendulum", "steps": 1500, "eval_every": 50},
     "offline": {
         "eval_env": "Pendulum-v1",
@@ -51,10 +60,14 @@ def flags(options: dict[str, Any]) -> list[str]:
 
 def options(algorithm: str, task: str, **changes: Any) -> list[str]:
     """A small run of a task; an algorithm is given only the settings that it has."""
-    kind = SAC if algorithm == "sac" else ALGORITHMS[algorithm]
-    known = {field.name for field in fields(kind)} | (KNOWN_TO_EXPERTS if kind is SAC else {*EVERY, *TASKS[task]})
-    settings = {name: value for name, value in (EVERY | SMALL | TASKS[task]).items() if name in known}
-    return [*([] if kind is SAC else [algorithm]), *flags(settings | changes)]
+    if algorithm == "sac":
+        known, name = names_of(SAC()) | KNOWN_TO_EXPERTS, []
+    else:
+        known, name = names_of(ALGORITHMS[algorithm]()) | {*EVERY, *TASKS[task]}, [algorithm]
+        if ALGORITHMS[algorithm].pace is None:
+            known -= {"steps"}
+    settings = {key: value for key, value in (EVERY | SMALL | TASKS[task]).items() if key in known}
+    return [*name, *flags(settings | changes)]
 
 
 def command(algorithm: str) -> str:

@@ -8,7 +8,7 @@ from signal import SIGKILL, SIGSTOP
 import pytest
 from conftest import Whole
 from harness import Launcher, killed, options, rows, same, wait_until
-from kills import Series, kill_series, plan_of
+from kills import Moment, Series, kill_series, plan_of
 
 from valuedice.algorithms import ALGORITHMS
 
@@ -19,10 +19,9 @@ Report = list[Series]
 def test_a_run_killed_three_times_ends_as_if_it_had_not_been(
     algorithm: str, launcher: Launcher, whole: Whole, report: Report, tmp_path: Path
 ):
-    run = tmp_path / "run"
-    series = kill_series(
-        launcher, algorithm, "quick", whole(algorithm, "quick"), run, ["start", "write", "end"], seed=1
-    )
+    task = "quick-offline" if ALGORITHMS[algorithm].pace is None else "quick"
+    moments: list[Moment] = ["start", "write", "end"]
+    series = kill_series(launcher, algorithm, task, whole(algorithm, task), tmp_path / "run", moments, seed=1)
     report.append(series)
     assert series.identical
     assert series.kills >= 2
@@ -30,7 +29,7 @@ def test_a_run_killed_three_times_ends_as_if_it_had_not_been(
 
 
 SERIES = [
-    *((algorithm, "online") for algorithm in ALGORITHMS),
+    *((algorithm, "offline" if kind.pace is None else "online") for algorithm, kind in ALGORITHMS.items()),
     ("value-dice", "offline"),
     ("value-dice", "discrete"),
     ("sac", "expert"),

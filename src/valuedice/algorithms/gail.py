@@ -20,29 +20,14 @@ from jax import Array
 
 from valuedice.algorithms.ppo import PPO, values
 from valuedice.algorithms.ppo import State as PPOState
-from valuedice.errors import InputError
-from valuedice.losses import gradient_penalty
+from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive
+from valuedice.losses import discriminator_loss
 from valuedice.networks import Params, adam_init, adam_step, critic, mlp_init, policy_entropy
-from valuedice.types import Batch, Metrics, Rollout, Sampling, Spec
+from valuedice.types import Batch, Metrics, Pace, Rollout, Sampling, Spec
 
 # Folded into the key where something is measured: what is learned must not depend on it.
 MEASURING = 2**31
 LEARNER = PPO()
-
-
-def discriminator_loss(expert_logit: Array, policy_logit: Array) -> Array:
-    """-E_dE log D - E_dπ log(1-D), D = 1/(1 + e^-logit) the probability that a row is the expert's."""
-    return jnp.mean(jax.nn.softplus(-expert_logit)) + jnp.mean(jax.nn.softplus(policy_logit))
-
-
-def without_mark(params: Params, spec: Spec, row: Array) -> Array:
-    """The logit as a function of all but the absorbing mark, for the gradient penalty.
-
-    But for its mark, the absorbing state is all zeros, where the middle of the demonstrations lies too. A slope of
-    1 along the mark would let the two differ by no more than 1, and it would be better to die than to be unlike the
-    expert in any other way.
-    """
-    return critic(params, row.at[spec.obs_size].set(jax.lax.stop_gradient(row[spec.obs_size])))
 
 
 def absorbing_row(spec: Spec) -> Array:
@@ -105,36 +90,22 @@ class GAIL:
     """How the policy learns."""
 
     uses_replay: ClassVar[bool] = False
-    updates_per_step: ClassVar[int] = 1
+    learns_offline: ClassVar[bool] = False
     remedies: ClassVar[str] = (
         "a smaller step of the policy (--actor-lr) or of the discriminator (--discriminator-lr), or a stronger "
         "--gradient-penalty"
     )
 
     def __post_init__(self) -> None:
-        for name in ("discriminator_lr", "discriminator_steps", "discriminator_batch"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be positive")
-        if not 0 <= self.gradient_penalty < float("inf"):
-            raise InputError(f"gradient_penalty is {self.gradient_penalty}; it must not be negative")
-        widths = self.discriminator_hidden
-        if not widths or min(widths) < 1:
-            raise InputError(f"discriminator_hidden is {widths}; it must hold at least one width, each at least 1")
+        check_positive(self, "discriminator_lr", "discriminator_steps", "discriminator_batch")
+        check_not_negative(self, "gradient_penalty")
+        check_hidden(self.discriminator_hidden)
 
     @property
-    def rollout_shape(self) -> tuple[int, int]:
-        """Times and environments of a rollout."""
-        return self.ppo.rollout // self.ppo.environments, self.ppo.environments
-
-    @property
-    def update_every(self) -> int:
-        """Environment steps from one update to the next."""
-        return self.ppo.rollout
-
-    @property
-    def training_starts(self) -> int:
-        """Environment steps before the first update."""
-        return self.ppo.rollout
+    def pace(self) -> Pace:
+        """One update for each rollout; samples of the policy are exploration enough."""
+        shape = (self.ppo.rollout // self.ppo.environments, self.ppo.environments)
+        return Pace(1, self.ppo.rollout, 0, self.ppo.rollout, noise=None, rollout=shape)
 
     @property
     def batch_size(self) -> int:
@@ -176,30 +147,23 @@ class GAIL:
         expert = jnp.concatenate([batch.expert.obs, batch.expert.action], axis=-1).reshape(*shape, -1)
         rows, weights = policy_rows(batch.rollout, self.ppo.discount)
         chosen = jax.random.choice(key_rows, len(rows), shape, p=weights)
-        mixes = jax.random.uniform(key_mix, (*shape, 1))
+        # But for its mark, the absorbing state is all zeros, where the middle of the demonstrations lies too. A
+        # slope of 1 along the mark would let the two differ by no more than 1, and it would be better to die than
+        # to be unlike the expert in any other way.
+        mark = state.spec.obs_size
 
         def body(
             networks: tuple[Params, optax.OptState], now: tuple[Array, Array, Array]
         ) -> tuple[tuple[Params, optax.OptState], Metrics]:
-            params, moments = networks
-            theirs, ours, mix = now[0], rows[now[1]], now[2]
-
-            def loss(params: Params) -> tuple[Array, Metrics]:
-                logits = jax.vmap(partial(critic, params))(jnp.concatenate([theirs, ours]))
-                expert_logit, policy_logit = jnp.split(logits, 2)
-                entropy = discriminator_loss(expert_logit, policy_logit)
-                smooth = gradient_penalty(
-                    partial(without_mark, params, state.spec), mix * theirs + (1 - mix) * ours
-                )
-                right = 0.5 * (jnp.mean(expert_logit > 0) + jnp.mean(policy_logit < 0))
-                metrics = {"discriminator_loss": entropy, "discriminator_penalty": smooth}
-                return entropy + self.gradient_penalty * smooth, metrics | {"discriminator_accuracy": right}
-
-            gradient, metrics = jax.grad(loss, has_aux=True)(params)
+            (params, moments), (theirs, numbers, key) = networks, now
+            gradient, metrics = jax.grad(discriminator_loss, has_aux=True)(
+                params, theirs, rows[numbers], key, self.gradient_penalty, mark
+            )
             return adam_step(self.discriminator_lr, params, gradient, moments), metrics
 
+        keys = jax.random.split(key_mix, self.discriminator_steps)
         start = (state.discriminator, state.discriminator_opt)
-        (params, moments), metrics = jax.lax.scan(body, start, (expert, chosen, mixes))
+        (params, moments), metrics = jax.lax.scan(body, start, (expert, chosen, keys))
         return params, moments, jax.tree.map(jnp.mean, metrics)
 
     def diagnose(self, state: State, batch: Batch) -> Metrics:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
 from valuedice.errors import InputError
 from valuedice.networks import (
     Dense,
@@ -148,32 +149,19 @@ class PPO:
     """Widths of the hidden layers of policy and value function."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.discount < 1:
-            raise InputError(f"discount is {self.discount}; it must be at least 0 and below 1")
+        check_share(self, "discount")
         for name in ("trace", "clip"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        for name in (
-            "actor_lr",
-            "policy_change",
-            "value_lr",
-            "gradient_clip",
-            "epochs",
-            "minibatch",
-            "rollout",
-            "environments",
-        ):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be positive")
-        if not 0 <= self.entropy_bonus < float("inf"):
-            raise InputError(f"entropy_bonus is {self.entropy_bonus}; it must not be negative")
+        check_positive(self, "actor_lr", "policy_change", "value_lr", "gradient_clip")
+        check_positive(self, "epochs", "minibatch", "rollout", "environments")
+        check_not_negative(self, "entropy_bonus")
         for name in ("environments", "minibatch"):
             if self.rollout % getattr(self, name):
                 raise InputError(
                     f"rollout is {self.rollout}, {name} {getattr(self, name)}; the first must be a multiple of it"
                 )
-        if not self.hidden or min(self.hidden) < 1:
-            raise InputError(f"hidden is {self.hidden}; it must hold at least one width, each at least 1")
+        check_hidden(self.hidden)
 
     def init(self, key: Array, spec: Spec) -> State:
         """Fresh networks and optimisers."""

@@ -18,9 +18,11 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
 from valuedice.errors import InputError
+from valuedice.losses import orthogonal_penalty
 from valuedice.networks import Params, actor_init, adam_init, adam_step, gaussian_policy, mlp, mlp_init
-from valuedice.types import Batch, Metrics, Sampling, Spec, Transition
+from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
 
 # Folded into the key where something is measured: what is learned must not depend on it.
 MEASURING = 2**31
@@ -110,6 +112,8 @@ class SAC:
     """How far the target networks move to the critics in one update."""
     target_entropy: float = -1.0
     """Entropy that the policy should have, for each dimension of an action (they span [-1, 1])."""
+    orthogonal_penalty: float = 0.0
+    """Weight of the orthogonal penalty on the policy."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of all networks."""
     batch_size: int = 128
@@ -124,31 +128,22 @@ class SAC:
     """Environment steps before the first update."""
 
     uses_replay: ClassVar[bool] = True
-    rollout_shape: ClassVar[None] = None
-    exploration_noise: ClassVar[None] = None
+    learns_offline: ClassVar[bool] = False
     remedies: ClassVar[str] = "a smaller step of the critics (--critic-lr) or of the policy (--actor-lr)"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.discount < 1:
-            raise InputError(f"discount is {self.discount}; it must be at least 0 and below 1")
+        check_share(self, "discount")
         if not 0 < self.target_rate <= 1:
             raise InputError(f"target_rate is {self.target_rate}; it must be above 0 and at most 1")
-        for name in (
-            "critic_lr",
-            "actor_lr",
-            "alpha_lr",
-            "initial_alpha",
-            "batch_size",
-            "updates_per_step",
-            "update_every",
-        ):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be positive")
-        for name in ("random_steps", "training_starts"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} is {getattr(self, name)}; it must not be negative")
-        if not self.hidden or min(self.hidden) < 1:
-            raise InputError(f"hidden is {self.hidden}; it must hold at least one width, each at least 1")
+        check_positive(self, "critic_lr", "actor_lr", "alpha_lr", "initial_alpha")
+        check_positive(self, "batch_size", "updates_per_step", "update_every")
+        check_not_negative(self, "orthogonal_penalty", "random_steps", "training_starts")
+        check_hidden(self.hidden)
+
+    @property
+    def pace(self) -> Pace:
+        """Samples of the policy are exploration enough."""
+        return Pace(self.updates_per_step, self.update_every, self.random_steps, self.training_starts, noise=None)
 
     @property
     def rows(self) -> Sampling:
@@ -213,7 +208,11 @@ class SAC:
 
         def improvement(actor: Params) -> tuple[Array, Array]:
             action, entropy = jax.vmap(partial(act, actor))(rows.obs, noise)
-            return actor_loss(q_values(critics, rows.obs, action), entropy, alpha, alive), entropy
+            loss = actor_loss(q_values(critics, rows.obs, action), entropy, alpha, alive)
+            # Asked for at all only where it counts: it costs as much as a batch of rows.
+            if self.orthogonal_penalty:
+                loss += self.orthogonal_penalty * orthogonal_penalty(actor)
+            return loss, entropy
 
         gradient, entropy = jax.grad(improvement, has_aux=True)(state.actor)
         actor, actor_opt = adam_step(self.actor_lr, state.actor, gradient, state.actor_opt)
@@ -232,3 +231,9 @@ class SAC:
         assert batch.replay is not None
         q = jnp.min(q_values(state.critics, batch.replay.obs, batch.replay.action), axis=0)
         return {"q_std": jnp.std(q), "q_min": jnp.min(q), "q_max": jnp.max(q)}
+
+
+IMITATOR = SAC(
+    critic_lr=1e-3, actor_lr=3e-4, batch_size=256, update_every=1, random_steps=1_000, training_starts=1_000
+)
+"""As it learns within DAC and DualDICE: from rewards that are themselves being learned, in few steps."""

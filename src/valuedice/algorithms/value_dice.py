@@ -26,8 +26,9 @@ import optax
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
 from valuedice.errors import InputError
-from valuedice.losses import gradient_penalty, orthogonal_penalty
+from valuedice.losses import gradient_penalty, interpolate, orthogonal_penalty
 from valuedice.networks import (
     Params,
     actor_init,
@@ -38,7 +39,7 @@ from valuedice.networks import (
     expected_value,
     policy_entropy,
 )
-from valuedice.types import Batch, Metrics, Sampling, Spec, Transition
+from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
 
 # Folded into the key where something is measured: what is learned must not depend on it.
 MEASURING = 2**31
@@ -100,13 +101,6 @@ class Terms(NamedTuple):
     """The rows [s, a], then [s′, a′], of each source of transitions: where ν is kept smooth."""
 
 
-def interpolate(rows: list[Array], key: Array) -> Array:
-    """Random points between expert and replay rows; without replay, between pairs of expert rows."""
-    expert, other = rows[0], rows[1] if len(rows) == 2 else jnp.roll(rows[0], 1, axis=0)
-    mix = jax.random.uniform(key, (len(expert), 1))
-    return mix * expert + (1 - mix) * other
-
-
 class Apply(Protocol):
     """A way to apply a function of one row to rows."""
 
@@ -126,6 +120,29 @@ def apply_chunks(function: Callable[..., Any], *rows: Array | None) -> Any:
 def split_like(parts: list[Array], joined: Array) -> list[Array]:
     """Undoes `concatenate(parts)`, which made one large matrix product of several."""
     return jnp.split(joined, list(accumulate(map(len, parts)))[:-1])
+
+
+def residual_terms(
+    nu: Params, actor: Params, spec: Spec, batch: Batch, key: Array, discount: float, apply: Apply = apply_rows
+) -> Terms:
+    """x = ν(s,a) - γ ν(s′,a′) on expert and replay rows, ν(s0,a0) on initial states; a0, a′ ~ π."""
+    assert batch.expert is not None
+    sources = [batch.expert] if batch.replay is None else [batch.expert, batch.replay]
+    now = [jnp.concatenate([rows.obs, rows.action], axis=1) for rows in sources]
+    acting = [batch.initial, *[rows.next_obs for rows in sources]]
+    noise = None
+    if not spec.discrete:
+        noise = jax.random.normal(key, (sum(map(len, acting)), spec.action_size))
+
+    nu_now = split_like(now, apply(partial(critic, nu), jnp.concatenate(now)))
+    expectation = apply(partial(expected_value, partial(critic, nu), actor), jnp.concatenate(acting), noise)
+    nu_initial, *nu_next = split_like(acting, expectation[0])
+    _, *next_action = split_like(acting, expectation[1])
+
+    x = [bellman_residual(*values, discount) for values in zip(nu_now, nu_next, strict=True)]
+    after = [jnp.concatenate(parts, axis=1) for parts in zip(acting[1:], next_action, strict=True)]
+    rows = [jnp.concatenate(parts) for parts in zip(now, after, strict=True)]
+    return Terms(x[0], nu_initial, x[1] if batch.replay is not None else None, rows)
 
 
 @partial(
@@ -183,8 +200,7 @@ class ValueDICE:
     exploration_noise: float = 0.1
     """Standard deviation of the noise on the mean action while collecting (actions span [-1, 1])."""
 
-    update_every: ClassVar[int] = 1
-    rollout_shape: ClassVar[None] = None
+    learns_offline: ClassVar[bool] = True
     remedies: ClassVar[str] = (
         "a smaller step of the critic (--nu-lr), a stronger --gradient-penalty, or a smaller step of the policy "
         "(--actor-lr)"
@@ -193,29 +209,21 @@ class ValueDICE:
     def __post_init__(self) -> None:
         if not 0 < self.discount < 1:
             raise InputError(f"discount is {self.discount}; it must lie between 0 and 1, both excluded")
-        if not 0 <= self.replay_regularization < 1:
-            raise InputError(
-                f"replay_regularization is {self.replay_regularization}; it must be at least 0 and below 1"
-            )
-        for name in ("nu_lr", "actor_lr", "batch_size", "updates_per_step"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be positive")
-        for name in (
-            "gradient_penalty",
-            "orthogonal_penalty",
-            "exploration_noise",
-            "random_steps",
-            "training_starts",
-        ):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(f"{name} is {getattr(self, name)}; it must not be negative")
-        if not self.hidden or min(self.hidden) < 1:
-            raise InputError(f"hidden is {self.hidden}; it must hold at least one width, each at least 1")
+        check_share(self, "replay_regularization")
+        check_positive(self, "nu_lr", "actor_lr", "batch_size", "updates_per_step")
+        check_not_negative(self, "gradient_penalty", "orthogonal_penalty", "exploration_noise")
+        check_not_negative(self, "random_steps", "training_starts")
+        check_hidden(self.hidden)
 
     @property
     def uses_replay(self) -> bool:
         """With α = 0 no replay data enters, neither the objective nor the penalty."""
         return self.replay_regularization > 0
+
+    @property
+    def pace(self) -> Pace:
+        """When it acts and learns, in an environment."""
+        return Pace(self.updates_per_step, 1, self.random_steps, self.training_starts, self.exploration_noise)
 
     @property
     def rows(self) -> Sampling:
@@ -238,28 +246,6 @@ class ValueDICE:
             spec=spec,
         )
 
-    def terms(
-        self, nu: Params, actor: Params, spec: Spec, batch: Batch, key: Array, apply: Apply = apply_rows
-    ) -> Terms:
-        """x = ν(s,a) - γ ν(s′,a′) on expert and replay rows, ν(s0,a0) on initial states; a0, a′ ~ π."""
-        assert batch.expert is not None
-        sources = [batch.expert] if batch.replay is None else [batch.expert, batch.replay]
-        now = [jnp.concatenate([rows.obs, rows.action], axis=1) for rows in sources]
-        acting = [batch.initial, *[rows.next_obs for rows in sources]]
-        noise = None
-        if not spec.discrete:
-            noise = jax.random.normal(key, (sum(map(len, acting)), spec.action_size))
-
-        nu_now = split_like(now, apply(partial(critic, nu), jnp.concatenate(now)))
-        expectation = apply(partial(expected_value, partial(critic, nu), actor), jnp.concatenate(acting), noise)
-        nu_initial, *nu_next = split_like(acting, expectation[0])
-        _, *next_action = split_like(acting, expectation[1])
-
-        x = [bellman_residual(*values, self.discount) for values in zip(nu_now, nu_next, strict=True)]
-        after = [jnp.concatenate(parts, axis=1) for parts in zip(acting[1:], next_action, strict=True)]
-        rows = [jnp.concatenate(parts) for parts in zip(now, after, strict=True)]
-        return Terms(x[0], nu_initial, x[1] if batch.replay is not None else None, rows)
-
     def objective(self, terms: Terms, batch: Batch) -> tuple[Array, Array]:
         """J and its log-term."""
         return dice_objective(
@@ -280,7 +266,7 @@ class ValueDICE:
 
         def saddle(nu: Params, actor: Params) -> tuple[Array, Metrics]:
             """ν descends on this function, π ascends. Each penalty depends on one of the two only."""
-            terms = self.terms(nu, actor, state.spec, batch, key_action)
+            terms = residual_terms(nu, actor, state.spec, batch, key_action, self.discount)
             objective, log_term = self.objective(terms, batch)
             between = jax.lax.stop_gradient(interpolate(terms.rows, key_mix))
             smooth = gradient_penalty(partial(critic, nu), between)
@@ -306,7 +292,7 @@ class ValueDICE:
         key_action, key_entropy = jax.random.split(jax.random.fold_in(state.key, MEASURING))
         if not self.uses_replay:
             batch = batch._replace(replay=None)
-        terms = self.terms(state.nu, state.actor, state.spec, batch, key_action, apply_chunks)
+        terms = residual_terms(state.nu, state.actor, state.spec, batch, key_action, self.discount, apply_chunks)
         objective, log_term = self.objective(terms, batch)
         # The share is (E e^x)² / E e^2x, both under the mixture.
         double = None if terms.x_replay is None else 2 * terms.x_replay
@@ -335,7 +321,8 @@ class ValueDICE:
         batch = Batch(transition, transition.obs[:1], None)
 
         def residual(key: Array) -> Array:
-            return self.terms(state.nu, state.actor, state.spec, batch, key, apply_chunks).x_expert
+            terms = residual_terms(state.nu, state.actor, state.spec, batch, key, self.discount, apply_chunks)
+            return terms.x_expert
 
         keys = jax.random.split(jax.random.fold_in(state.key, MEASURING), 1 if state.spec.discrete else samples)
         # A running mean that began at zero is too small by what it has not yet seen.

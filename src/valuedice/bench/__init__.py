@@ -37,8 +37,9 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
             env=env,
-            preexec_fn=lambda: os.sched_setaffinity(0, allowed),
         )
+        # At once, before it has threads. A function in the child would be a fork of this process and of JAX in it.
+        os.sched_setaffinity(process.pid, allowed)
         return cls(cores, process)
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from valuedice.algorithms import GAIL, PPO, SAC, ValueDICE
+from valuedice.algorithms import BC, DAC, GAIL, PPO, SAC, DualDICE, ValueDICE
 from valuedice.algorithms.sac import CRITICS
 from valuedice.types import Spec
 
@@ -38,29 +38,41 @@ def input_gradients(rows: int, sizes: list[int]) -> list[Product]:
     return [Product(rows, fan_out, fan_in) for fan_in, fan_out in list(pairwise(sizes))[1:]]
 
 
+def slope_penalty(rows: int, sizes: list[int]) -> list[Product]:
+    """The gradient penalty, with a gradient of its own. ReLU masks are constants in it, so it needs: forward
+    without the last layer (for the masks), the gradient with respect to the input, and, backward through that, two
+    products again for each of its two."""
+    inner = sizes[:-1]
+    slopes = [Product(rows, fan_out, fan_in) for fan_in, fan_out in pairwise(inner)]
+    return forward(rows, inner) + slopes + forward(rows, inner) + weight_gradients(rows, inner)
+
+
+def orthogonality(sizes: list[int]) -> list[Product]:
+    """WᵀW and the gradient 4 W (WᵀW ⊙ (1 - I)), for each kernel."""
+    grams = [Product(fan_out, fan_in, fan_out) for fan_in, fan_out in pairwise(sizes)]
+    return grams + [Product(fan_in, fan_out, fan_out) for fan_in, fan_out in pairwise(sizes)]
+
+
+def learning(rows: int, sizes: list[int]) -> list[Product]:
+    """Forward, and backward to the weights."""
+    return forward(rows, sizes) + weight_gradients(rows, sizes) + input_gradients(rows, sizes)
+
+
 def value_dice_products(settings: ValueDICE, spec: Spec) -> list[Product]:
     """Of one ValueDICE update with continuous actions and replay data.
 
     With B rows a batch: ν sees 5 B rows (expert, replay, initial, and the next rows of the first two), forward
-    and backward; the policy acts on 3 B of them. The gradient penalty looks at 2 B rows. ReLU masks are constants
-    in it, so it needs: forward without the last layer (for the masks), the gradient with respect to the input,
-    and, backward through that, two products again for each of its two.
+    and backward; the policy acts on 3 B of them. The gradient penalty looks at 2 B rows.
     """
     batch = settings.batch_size
     nu = [spec.obs_size + 1 + spec.action_size, *settings.hidden, 1]
     actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
-    objective = forward(5 * batch, nu) + weight_gradients(5 * batch, nu) + input_gradients(5 * batch, nu)
+    objective = learning(5 * batch, nu)
     # Only the action part of the input has a gradient that is used: it leads to the policy.
     objective.append(Product(3 * batch, settings.hidden[0], spec.action_size))
-    policy = forward(3 * batch, actor) + weight_gradients(3 * batch, actor) + input_gradients(3 * batch, actor)
+    policy = learning(3 * batch, actor)
 
-    inner = nu[:-1]
-    slopes = [Product(2 * batch, fan_out, fan_in) for fan_in, fan_out in pairwise(inner)]
-    penalty = forward(2 * batch, inner) + slopes + forward(2 * batch, inner) + weight_gradients(2 * batch, inner)
-    # WᵀW and its gradient 4 W (WᵀW ⊙ (1 - I)), for each kernel of the policy.
-    grams = [Product(fan_out, fan_in, fan_out) for fan_in, fan_out in pairwise(actor)]
-    gram_gradients = [Product(fan_in, fan_out, fan_out) for fan_in, fan_out in pairwise(actor)]
-    return objective + policy + penalty + grams + gram_gradients
+    return objective + policy + slope_penalty(2 * batch, nu) + orthogonality(actor)
 
 
 def sac_products(settings: SAC, spec: Spec) -> list[Product]:
@@ -76,8 +88,40 @@ def sac_products(settings: SAC, spec: Spec) -> list[Product]:
     evaluation = 2 * forward(batch, q) + weight_gradients(batch, q) + input_gradients(batch, q)
     improvement = forward(batch, q) + input_gradients(batch, q)
     improvement.append(Product(batch, settings.hidden[0], spec.action_size))
-    policy = 2 * forward(batch, actor) + weight_gradients(batch, actor) + input_gradients(batch, actor)
-    return CRITICS * (evaluation + improvement) + policy
+    policy = forward(batch, actor) + learning(batch, actor)
+    penalty = orthogonality(actor) if settings.orthogonal_penalty else []
+    return CRITICS * (evaluation + improvement) + policy + penalty
+
+
+def bc_products(settings: BC, spec: Spec) -> list[Product]:
+    """Of one step of behavioural cloning: the rows forward and backward, and the orthogonal penalty, which is also
+    reported where it has no weight."""
+    actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
+    grams = orthogonality(actor)
+    return learning(settings.batch_size, actor) + (
+        grams if settings.orthogonal_penalty else grams[: len(grams) // 2]
+    )
+
+
+def dac_products(settings: DAC, spec: Spec) -> list[Product]:
+    """Of one DAC update: the discriminator on expert and replay rows, forward and backward; its penalty at the rows
+    between them; its logits, forward; and SAC."""
+    batch = settings.batch_size
+    logit = [spec.obs_size + 1 + spec.action_size, *settings.discriminator_hidden, 1]
+    discriminator = learning(2 * batch, logit) + slope_penalty(batch, logit) + forward(batch, logit)
+    return discriminator + sac_products(settings.sac, spec)
+
+
+def dual_dice_products(settings: DualDICE, spec: Spec) -> list[Product]:
+    """Of one DualDICE update: ν as in ValueDICE, but without a gradient that leads to the policy, which acts on 3 B
+    rows, forward; ζ on expert and replay rows, forward and backward; penalties on both at 2 B rows; the rewards,
+    forward; and SAC."""
+    batch = settings.batch_size
+    ratio = [spec.obs_size + 1 + spec.action_size, *settings.ratio_hidden, 1]
+    actor = [spec.obs_size, *settings.sac.hidden, 2 * spec.action_size]
+    nu = learning(5 * batch, ratio) + forward(3 * batch, actor)
+    zeta = learning(2 * batch, ratio) + forward(batch, ratio)
+    return nu + zeta + 2 * slope_penalty(2 * batch, ratio) + sac_products(settings.sac, spec)
 
 
 def ppo_products(settings: PPO, spec: Spec) -> list[Product]:
@@ -89,24 +133,15 @@ def ppo_products(settings: PPO, spec: Spec) -> list[Product]:
     actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
     value = [spec.obs_size, *settings.hidden, 1]
     before = 2 * forward(settings.rollout, value) + forward(settings.rollout, actor)
-    steps, rows = settings.epochs * settings.rollout // settings.minibatch, settings.minibatch
-    policy = forward(rows, actor) + weight_gradients(rows, actor) + input_gradients(rows, actor)
-    evaluation = forward(rows, value) + weight_gradients(rows, value) + input_gradients(rows, value)
-    return before + steps * (policy + evaluation)
+    steps = settings.epochs * settings.rollout // settings.minibatch
+    return before + steps * (learning(settings.minibatch, actor) + learning(settings.minibatch, value))
 
 
 def gail_products(settings: GAIL, spec: Spec) -> list[Product]:
-    """Of one GAIL update with continuous actions: all that is learned from one rollout.
-
-    In each of its steps, with B rows a batch, the discriminator sees 2 B rows (the expert's and the policy's),
-    forward and backward, and its gradient penalty looks at B rows between them, by the products counted for
-    ValueDICE. Then it gives each row of the rollout its reward, forward. The rest is PPO's.
-    """
+    """Of one GAIL update: all that is learned from one rollout. The steps of the discriminator are as in DAC;
+    then it gives each row of the rollout its reward, forward; and PPO."""
     batch = settings.discriminator_batch
-    sizes = [spec.obs_size + 1 + spec.action_size, *settings.discriminator_hidden, 1]
-    telling = forward(2 * batch, sizes) + weight_gradients(2 * batch, sizes) + input_gradients(2 * batch, sizes)
-    inner = sizes[:-1]
-    slopes = [Product(batch, fan_out, fan_in) for fan_in, fan_out in pairwise(inner)]
-    penalty = forward(batch, inner) + slopes + forward(batch, inner) + weight_gradients(batch, inner)
-    rewards = forward(settings.ppo.rollout, sizes)
-    return settings.discriminator_steps * (telling + penalty) + rewards + ppo_products(settings.ppo, spec)
+    logit = [spec.obs_size + 1 + spec.action_size, *settings.discriminator_hidden, 1]
+    discriminator = learning(2 * batch, logit) + slope_penalty(batch, logit)
+    rewards = forward(settings.ppo.rollout, logit)
+    return settings.discriminator_steps * discriminator + rewards + ppo_products(settings.ppo, spec)

@@ -13,13 +13,24 @@ import jax
 import numpy as np
 
 from valuedice.algorithms import ALGORITHMS, SAC
-from valuedice.bench.flops import Product, gail_products, sac_products, value_dice_products
+from valuedice.bench.flops import (
+    Product,
+    bc_products,
+    dac_products,
+    dual_dice_products,
+    gail_products,
+    sac_products,
+    value_dice_products,
+)
 from valuedice.learner import run_updates
 from valuedice.types import Batch, Rollout, Spec, Transition
 
 KINDS: dict[str, Any] = {**ALGORITHMS, "sac": SAC}
 PRODUCTS: dict[str, Callable[[Any, Spec], list[Product]]] = {
     "value-dice": value_dice_products,
+    "bc": bc_products,
+    "dac": dac_products,
+    "dual-dice": dual_dice_products,
     "gail": gail_products,
     "sac": sac_products,
 }
@@ -44,8 +55,8 @@ def random_batch(settings: Any, spec: Spec, shape: tuple[int, ...]) -> Batch:
         return Transition(observations(), actions(), observations(), rng.standard_normal(shape, np.float32))
 
     batch = Batch(rows(), observations(), rows())
-    if settings.rollout_shape is not None:
-        whole = (*shape[:-1], *settings.rollout_shape)
+    if settings.pace is not None and settings.pace.rollout is not None:
+        whole = (*shape[:-1], *settings.pace.rollout)
         rollout = Rollout(observations(whole), actions(whole), observations(whole), np.zeros(whole, bool))
         batch = batch._replace(rollout=rollout)
     return batch

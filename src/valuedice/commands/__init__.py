@@ -25,7 +25,8 @@ def parse(kind: type[Any], name: str, args: list[str], default: Any = None) -> A
     import tyro
 
     problem = io.StringIO()
-    config = (tyro.conf.FlagCreatePairsOff, tyro.conf.SuppressFixed)
+    # The settings of what an algorithm contains are flags as its own are.
+    config = (tyro.conf.FlagCreatePairsOff, tyro.conf.SuppressFixed, tyro.conf.OmitArgPrefixes)
     try:
         with contextlib.redirect_stderr(problem):
             return tyro.cli(kind, prog=f"valuedice {name}", args=args, config=config, default=default)

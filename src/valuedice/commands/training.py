@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,6 +27,8 @@ class TrainOptions:
     """Environment steps, online (default 10,000)."""
     seed: int = 0
     """Decides everything random, and which episodes are used."""
+    preset: Literal["default", "paper"] = "default"
+    """Settings to begin with: the algorithm's own, or those of the paper where these differ. Flags change them."""
     out: Path | None = None
     """Run folder; by default a new one under runs/."""
     resume: Path | None = None
@@ -75,8 +77,21 @@ def train_command(args: list[str]) -> int:
         frozen=True,
         namespace={"__doc__": TrainOptions.__doc__},
     )
-    default = None if folder is None else options(**as_begun(config, Path(folder), kind, TrainOptions))
+    if folder is not None:
+        default = options(**as_begun(config, Path(folder), kind, TrainOptions))
+    else:
+        default = options(algorithm=preset(name, value_of("--preset", args)))
     return run_training(parse(options, f"train {name}", args, default))
+
+
+def preset(name: str, wanted: str | None) -> Any:
+    """An algorithm with the settings of a preset; an unknown one is left to the parser to refuse."""
+    kind: Any = ALGORITHMS[name]
+    if wanted != "paper":
+        return kind()
+    if not hasattr(kind, "paper"):
+        raise InputError(f"{name} has no preset 'paper': its defaults are the paper's; leave --preset away")
+    return kind.paper()
 
 
 def resumable(folder: Path, command: str) -> dict[str, Any]:
@@ -99,9 +114,19 @@ def resumable(folder: Path, command: str) -> dict[str, Any]:
 def as_begun(config: dict[str, Any], folder: Path, kind: Any, command: Any) -> dict[str, Any]:
     """The options with which a run was begun; a flag given now changes them, and is then refused or not."""
     options = {f.name: config["command"][f.name] for f in fields(command) if f.name in config["command"]}
-    settings = {f.name: config[f.name] for f in fields(kind) if f.name in config}
-    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
-    return options | {"algorithm": kind(**settings), "resume": folder, "out": folder}
+    return options | {"algorithm": rebuilt(kind, config), "resume": folder, "out": folder}
+
+
+def rebuilt(kind: Any, settings: dict[str, Any]) -> Any:
+    """An algorithm from what `config.json` says of it, and what it contains likewise."""
+    values: dict[str, Any] = {}
+    for entry in fields(kind):
+        if entry.name in settings:
+            value = settings[entry.name]
+            if is_dataclass(entry.default):
+                value = rebuilt(type(entry.default), value)
+            values[entry.name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)
 
 
 def run_training(options: Any) -> int:
@@ -110,14 +135,16 @@ def run_training(options: Any) -> int:
     from valuedice.train import train
 
     check_machine(options)
+    acts = options.algorithm.pace is not None
     if options.env is None and options.demos is None and not options.offline:
-        options = replace(options, **{k: v for k, v in FIRST_RUN.items() if getattr(options, k) is None})
+        first = FIRST_RUN if acts else {k: v for k, v in FIRST_RUN.items() if k != "steps"}
+        options = replace(options, **{k: v for k, v in first.items() if getattr(options, k) is None})
     env, steps, updates = options.env, options.steps, options.updates
     if options.demos is None:
         raise InputError("no demonstrations given; name some with --demos FILE.npz")
-    if env is None and not options.offline:
+    if env is None and not options.offline and acts:
         raise InputError("no environment given; name one with --env ID, or train without one with --offline")
-    if updates is not None and not options.offline:
+    if updates is not None and not options.offline and acts:
         raise InputError("--updates is for offline training; add --offline, or give --steps")
     if steps is not None and options.offline:
         raise InputError("--steps is for training in an environment; give --updates with --offline")
@@ -190,8 +217,9 @@ def report(run: Any, env: str | None) -> None:
     if last["return_mean"] is not None:
         expert = "unknown" if last["expert_return"] is None else f"{last['expert_return']:.1f}"
         lines.insert(0, f"return: {last['return_mean']:.1f} ± {last['return_std']:.1f}, expert: {expert}")
+    if last["kl_estimate"] is not None:
+        lines.append(f"divergence from the expert (KL estimate): {last['kl_estimate']:.3g}")
     lines += [
-        f"divergence from the expert (KL estimate): {last['kl_estimate']:.3g}",
         f"curves: {run.out}/metrics.csv, or tensorboard --logdir {run.out} (pip install tensorboard)",
     ]
     if env is not None:

@@ -111,6 +111,17 @@ class Demos:
         chosen = np.random.default_rng(seed).choice(len(self), size=count, replace=False)
         return replace(self, episodes=tuple(self.episodes[i] for i in np.sort(chosen)))
 
+    def split(self, share: float, seed: int) -> tuple[Demos, Demos | None]:
+        """These episodes without, and those with, a share of them, at least one, chosen by `seed`; nothing is held
+        out of a single episode, or by a share of zero."""
+        if len(self) == 1 or share == 0:
+            return self, None
+        count = min(max(round(share * len(self)), 1), len(self) - 1)
+        chosen = set(np.random.default_rng([seed, 4]).choice(len(self), size=count, replace=False).tolist())
+        kept = tuple(episode for number, episode in enumerate(self.episodes) if number not in chosen)
+        aside = tuple(episode for number, episode in enumerate(self.episodes) if number in chosen)
+        return replace(self, episodes=kept), replace(self, episodes=aside)
+
     def normalizer(self) -> Normalizer:
         """The normaliser of the observations that these episodes hold."""
         return Normalizer.fit(np.concatenate([episode.observations for episode in self.episodes]))

@@ -53,8 +53,8 @@ def episode_weights(length: int, terminated: bool, sampling: Sampling) -> tuple[
         rows = flow_weights(initial, gamma, terminated=terminated)
     elif not terminated:
         rows = everywhere
-    elif sampling.absorbing == "single":
-        rows = np.append(everywhere, 1.0)
+    elif sampling.absorbing != "exact":
+        rows = np.append(everywhere, float(sampling.absorbing == "single"))
     else:
         rows = np.append(everywhere, gamma / (1 - gamma))
         if sampling.initial_states == "all":

@@ -1,0 +1,184 @@
+"""Behavioural cloning: maximum likelihood of the expert's actions (Equation 1 of arXiv:1912.05032).
+
+    max_π  E_{(s,a)~D} log π(a|s)
+
+With few demonstrations the likelihood is soon learned by heart, so what keeps the policy smooth decides: weight
+decay, the orthogonal penalty, and, where there is more than one demonstration, stopping when held-out ones become
+less likely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
+from valuedice.errors import InputError
+from valuedice.losses import orthogonal_penalty
+from valuedice.networks import (
+    Params,
+    actor_init,
+    adam_init,
+    adam_step,
+    categorical_policy,
+    gaussian_policy,
+    policy_entropy,
+)
+from valuedice.types import Batch, Metrics, Sampling, Spec, Transition
+
+WINDOW = 500
+"""Updates over which the loss on held-out rows is averaged before it is compared."""
+
+
+def log_likelihood(actor: Params, spec: Spec, rows: Transition, action_clip: float) -> Array:
+    """log π(a|s) of each row."""
+    if spec.discrete:
+        return jax.vmap(lambda obs, action: categorical_policy(actor, obs).log_prob(action))(rows.obs, rows.action)
+    return jax.vmap(lambda obs, action: gaussian_policy(actor, obs).log_prob(action, action_clip))(
+        rows.obs, rows.action
+    )
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["learning", "actor", "opt", "window_loss", "best_loss", "stale", "updates"],
+    meta_fields=["spec"],
+)
+@dataclass(frozen=True)
+class State:
+    """Everything that an update changes."""
+
+    learning: Params
+    actor: Params
+    """The policy: what is learning, as it was when held-out actions were most likely; without any, as it is."""
+    opt: optax.OptState
+    window_loss: Array
+    """Sum over the open window of the loss on held-out rows."""
+    best_loss: Array
+    stale: Array
+    """Windows since the best one."""
+    updates: Array
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class BC:
+    """Behavioural cloning: maximum likelihood of the expert's actions. It never looks at an environment."""
+
+    lr: float = 1e-3
+    """Step size."""
+    weight_decay: float = 0.0
+    """Decay of the weights for each unit of step size (as in AdamW)."""
+    orthogonal_penalty: float = 0.0
+    """Weight of the orthogonal penalty."""
+    action_clip: float = 1e-2
+    """How far inside its bounds an action at the bound is taken to be: its likelihood there is infinite."""
+    held_out: float = 0.1
+    """Share of the episodes, at least one, kept aside to stop by; with a single episode there are none."""
+    patience: int = 20
+    """Windows of 500 updates without a better loss on held-out episodes, after which training stops."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers."""
+    batch_size: int = 256
+    """Rows in one update."""
+
+    learns_offline: ClassVar[bool] = True
+    uses_replay: ClassVar[bool] = False
+    pace: ClassVar[None] = None
+    remedies: ClassVar[str] = "a smaller step (--lr), or a larger --action-clip"
+    rows: ClassVar[Sampling] = Sampling(absorbing="none")
+    """The policy never acts in the absorbing state."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "lr", "action_clip", "batch_size", "patience")
+        check_not_negative(self, "weight_decay", "orthogonal_penalty")
+        check_hidden(self.hidden)
+        check_share(self, "held_out")
+        if self.action_clip >= 1:
+            raise InputError(f"action_clip is {self.action_clip}; actions span [-1, 1], so it must be below 1")
+
+    @classmethod
+    def paper(cls) -> BC:
+        """As in the paper's offline comparison: the regularisation and the step of ValueDICE's policy."""
+        return cls(lr=1e-5, orthogonal_penalty=1e-4, weight_decay=0.0, action_clip=1e-6, held_out=0.0)
+
+    def init(self, key: Array, spec: Spec) -> State:
+        """Fresh network and optimiser."""
+        actor = actor_init(key, spec.obs_size, spec.action_size, self.hidden, spec.discrete)
+        return State(
+            learning=actor,
+            # A copy: a compiled update reuses the memory of its state, which no two parts may share.
+            actor=jax.tree.map(jnp.copy, actor),
+            opt=adam_init(actor),
+            window_loss=jnp.zeros(()),
+            # Finite, as all of a state is.
+            best_loss=jnp.full((), jnp.finfo(jnp.float32).max),
+            stale=jnp.zeros((), jnp.int32),
+            updates=jnp.zeros((), jnp.int32),
+            spec=spec,
+        )
+
+    def loss(self, actor: Params, spec: Spec, rows: Transition) -> Array:
+        """J_BC = -E log π(a|s) (Equation 1)."""
+        return -jnp.mean(log_likelihood(actor, spec, rows, self.action_clip))
+
+    def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
+        """A step down the loss and its regularisation; then, a look at held-out rows."""
+        expert = batch.expert
+        assert expert is not None
+
+        def regularised(actor: Params) -> tuple[Array, Metrics]:
+            loss, orthogonal = self.loss(actor, state.spec, expert), orthogonal_penalty(actor)
+            return loss + self.orthogonal_penalty * orthogonal, {"loss": loss, "actor_penalty": orthogonal}
+
+        gradient, metrics = jax.grad(regularised, has_aux=True)(state.learning)
+        learning, opt = adam_step(self.lr, state.learning, gradient, state.opt)
+        decay = self.lr * self.weight_decay
+        # Biases set where the policy is, not how steep: they do not decay.
+        learning = [
+            layer._replace(kernel=layer.kernel - decay * old.kernel)
+            for layer, old in zip(learning, state.learning, strict=True)
+        ]
+        state = replace(state, learning=learning, opt=opt, updates=state.updates + 1)
+        if batch.held_out is None:
+            return replace(state, actor=learning), metrics
+        loss = self.loss(learning, state.spec, batch.held_out)
+        return self.compare(state, loss), metrics | {"held_out_minibatch_loss": loss}
+
+    def compare(self, state: State, loss: Array) -> State:
+        """At the end of a window, keeps the policy if held-out actions were never more likely."""
+        total = state.window_loss + loss
+        ended = state.updates % WINDOW == 0
+        better = ended & (total / WINDOW < state.best_loss)
+        return replace(
+            state,
+            actor=jax.tree.map(partial(jnp.where, better), state.learning, state.actor),
+            window_loss=jnp.where(ended, 0.0, total),
+            best_loss=jnp.where(better, total / WINDOW, state.best_loss),
+            stale=jnp.where(better, 0, state.stale + ended),
+        )
+
+    def diagnose(self, state: State, batch: Batch) -> Metrics:
+        """The loss of the policy on all rows; of the held-out ones, if there are any, and whether to stop.
+
+        There is no estimate of a divergence: a likelihood knows nothing of the states that the policy leads to.
+        """
+        assert batch.expert is not None
+        assert batch.expert_weight is not None
+        likelihood = log_likelihood(state.actor, state.spec, batch.expert, self.action_clip)
+        # A row of no weight is the absorbing state's.
+        loss = -jnp.sum(jnp.where(batch.expert_weight > 0, batch.expert_weight * likelihood, 0.0))
+        entropy = policy_entropy(state.actor, state.spec, batch.expert.obs, jax.random.key(0))
+        metrics: Metrics = {"expert_loss": loss, "entropy": entropy}
+        if batch.held_out is None:
+            return metrics
+        alive = batch.held_out.obs[:, -1] < 0.5
+        unseen = log_likelihood(state.actor, state.spec, batch.held_out, self.action_clip)
+        metrics["held_out_loss"] = -jnp.sum(jnp.where(alive, unseen, 0.0)) / jnp.sum(alive)
+        return metrics | {"converged": (state.stale >= self.patience).astype(jnp.float32)}

@@ -1,0 +1,149 @@
+"""DAC: discriminator-actor-critic, adversarial imitation from a replay buffer (Kostrikov et al., arXiv:1809.02925).
+
+GAIL's discriminator h tells the expert's rows from others (Equation 5 of arXiv:1912.05032), here from all that the
+replay buffer holds, and its logit
+
+    log h - log (1 - h)  →  log dE / dRB
+
+is the reward of an off-policy learner, soft actor-critic. What it matches is the expert against the *replay
+buffer*; the optimum is the expert only as far as the buffer is the policy's own (docs/ring.md shows where it goes
+otherwise).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from valuedice.algorithms import sac
+from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
+from valuedice.losses import discriminator_loss
+from valuedice.networks import Params, adam_init, adam_step, critic, mlp_init
+from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
+
+
+def state_actions(rows: Transition) -> Array:
+    """[s, a] of each row."""
+    return jnp.concatenate([rows.obs, rows.action], axis=1)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["discriminator", "discriminator_opt", "learner", "key"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class State:
+    """Everything that an update changes."""
+
+    discriminator: Params
+    discriminator_opt: optax.OptState
+    learner: sac.State
+    key: Array
+
+    @property
+    def actor(self) -> Params:
+        """The policy."""
+        return self.learner.actor
+
+
+@dataclass(frozen=True)
+class DAC:
+    """Discriminator-actor-critic (arXiv:1809.02925): a discriminator on replay data gives SAC its rewards."""
+
+    discriminator_lr: float = 1e-3
+    """Step size of the discriminator."""
+    gradient_penalty: float = 10.0
+    """Weight of the gradient penalty on the discriminator."""
+    discriminator_hidden: tuple[int, ...] = (256, 256)
+    """Widths of the discriminator's hidden layers."""
+    expert_share: float = 0.0
+    """Share of the expert's transitions in the rows that SAC learns from; the rest is replay data."""
+    sac: sac.SAC = sac.IMITATOR
+    """The reinforcement learner."""
+
+    uses_replay: ClassVar[bool] = True
+    learns_offline: ClassVar[bool] = False
+    remedies: ClassVar[str] = (
+        "a smaller step of the discriminator (--discriminator-lr), a stronger --gradient-penalty, or a smaller "
+        "step of the critics (--critic-lr)"
+    )
+
+    def __post_init__(self) -> None:
+        check_positive(self, "discriminator_lr")
+        check_not_negative(self, "gradient_penalty")
+        check_share(self, "expert_share")
+        check_hidden(self.discriminator_hidden)
+
+    @classmethod
+    def paper(cls) -> DAC:
+        """The settings of ValueDICE's appendix."""
+        steps = {"updates_per_step": 4, "update_every": 1, "random_steps": 2_000, "training_starts": 1_000}
+        learner = replace(sac.SAC(), critic_lr=1e-3, actor_lr=1e-5, orthogonal_penalty=1e-4, batch_size=256)
+        return cls(discriminator_lr=1e-3, sac=replace(learner, **steps))
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of each kind in one update."""
+        return self.sac.batch_size
+
+    @property
+    def pace(self) -> Pace:
+        """The reinforcement learner's."""
+        return self.sac.pace
+
+    @property
+    def rows(self) -> Sampling:
+        """The absorbing state counts once for each episode that ends in it, the expert's as the replay buffer's:
+        the discriminator compares the two."""
+        return Sampling(self.sac.discount, absorbing="single")
+
+    def init(self, key: Array, spec: Spec) -> State:
+        """Fresh networks and optimisers."""
+        key, key_discriminator, key_learner = jax.random.split(key, 3)
+        discriminator = mlp_init(
+            key_discriminator, (spec.obs_size + 1 + spec.action_size, *self.discriminator_hidden, 1)
+        )
+        return State(discriminator, adam_init(discriminator), self.sac.init(key_learner, spec), key)
+
+    def reward(self, discriminator: Params, rows: Transition) -> Array:
+        """log h - log (1 - h), which may have either sign: -log (1 - h) would pay for staying alive, log h for
+        dying. Learned for the absorbing state as for any other."""
+        return jax.vmap(partial(critic, discriminator))(state_actions(rows))
+
+    def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
+        """A step of the discriminator, then one of SAC with its logits as rewards."""
+        assert batch.expert is not None
+        assert batch.replay is not None
+        key, key_mix = jax.random.split(state.key)
+        gradient, metrics = jax.grad(discriminator_loss, has_aux=True)(
+            state.discriminator,
+            state_actions(batch.expert),
+            state_actions(batch.replay),
+            key_mix,
+            self.gradient_penalty,
+        )
+        discriminator, opt = adam_step(
+            self.discriminator_lr, state.discriminator, gradient, state.discriminator_opt
+        )
+        count = round(self.expert_share * len(batch.replay.obs))
+        learned = jax.tree.map(
+            lambda expert, replay: jnp.concatenate([expert[:count], replay[count:]]), batch.expert, batch.replay
+        )
+        reward = self.reward(discriminator, learned)
+        learner, learning = self.sac.step(state.learner, learned, reward, absorbing=True)
+        state = replace(state, discriminator=discriminator, discriminator_opt=opt, learner=learner, key=key)
+        return state, metrics | learning | {"reward": jnp.mean(reward)}
+
+    def diagnose(self, state: State, batch: Batch) -> Metrics:
+        """`kl_estimate` is KL(dRB ‖ dE) as far as the discriminator knows it: of the replay buffer, not of the
+        policy, and the buffer keeps its random beginnings."""
+        assert batch.replay is not None
+        distance = -jnp.mean(self.reward(state.discriminator, batch.replay))
+        return {"kl_estimate": distance} | self.sac.diagnose(state.learner, batch)

@@ -1,0 +1,35 @@
+"""Checks of hyperparameters that several algorithms share."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from valuedice.errors import InputError
+
+
+def check_positive(settings: Any, *names: str) -> None:
+    """Step sizes, counts."""
+    for name in names:
+        if not 0 < getattr(settings, name) < inf:
+            raise InputError(f"{name} is {getattr(settings, name)}; it must be positive")
+
+
+def check_not_negative(settings: Any, *names: str) -> None:
+    """Weights of penalties, and counts that may be none."""
+    for name in names:
+        if not 0 <= getattr(settings, name) < inf:
+            raise InputError(f"{name} is {getattr(settings, name)}; it must not be negative")
+
+
+def check_share(settings: Any, *names: str) -> None:
+    """Parts of a whole that leave something of the rest."""
+    for name in names:
+        if not 0 <= getattr(settings, name) < 1:
+            raise InputError(f"{name} is {getattr(settings, name)}; it must be at least 0 and below 1")
+
+
+def check_hidden(hidden: tuple[int, ...]) -> None:
+    """Widths of layers."""
+    if not hidden or min(hidden) < 1:
+        raise InputError(f"hidden is {hidden}; it must hold at least one width, each at least 1")

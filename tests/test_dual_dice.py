@@ -1,0 +1,129 @@
+"""DualDICE against the ring's exact occupancies, and what its reward says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from numpy.testing import assert_allclose
+
+from valuedice.algorithms import SAC, DualDICE
+from valuedice.algorithms.dual_dice import dual_objective, dual_terms
+from valuedice.algorithms.value_dice import bellman_residual
+from valuedice.ring import NEXT, ONLY_STATE_0, kl_divergence, occupancy, stochastic_expert
+from valuedice.types import Batch, Spec, Transition
+
+GAMMA = 0.9
+POLICY = np.where(np.arange(8)[:, None] % 2 == 0, [0.6, 0.4], [0.3, 0.7])
+SPEC = Spec(2, 1, low=(-1.0,), high=(1.0,))
+REPLAY = np.linspace(1, 3, 16).reshape(8, 2) / np.linspace(1, 3, 16).sum()
+
+
+def test_the_conjugate_term_is_the_exponential_at_its_best_zeta():
+    x = jnp.linspace(-2.0, 2.0, 9)
+    assert_allclose(dual_terms(x, x), np.exp(x), rtol=1e-6)
+    for other in (-0.5, 0.5):
+        assert (dual_terms(x, x + other) < np.exp(x)).all()
+    zeta = np.exp(0.3)
+    assert_allclose(
+        dual_terms(jnp.array(1.2), jnp.array(0.3)), 1.2 * zeta - (zeta * np.log(zeta) - zeta), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+def test_the_saddle_point_is_the_ratio_of_the_occupancies_and_one_minus_their_kl(alpha):
+    expert, ours = (occupancy(policy, ONLY_STATE_0, GAMMA) for policy in (stochastic_expert(), POLICY))
+    mixtures = [(1 - alpha) * d + alpha * REPLAY for d in (ours, expert)]
+    ratio = np.log(mixtures[0] / mixtures[1])
+
+    def objective(nu: Any, log_zeta: Any) -> Any:
+        value = jnp.sum(POLICY * nu, axis=1)
+        x = bellman_residual(nu, value[NEXT], GAMMA).ravel()
+        weights = {"expert_weight": expert.ravel(), "initial_weight": ONLY_STATE_0, "replay_weight": REPLAY.ravel()}
+        zeta = log_zeta.ravel()
+        return dual_objective(
+            x, zeta, value, x, zeta, discount=GAMMA, alpha=alpha, **{k: jnp.asarray(v) for k, v in weights.items()}
+        )
+
+    # The saddle point from theory: log ζ the ratio, and ν the solution of ν - γ E ν = log ζ.
+    flow = np.zeros((16, 16))
+    for row, successor in enumerate(NEXT.ravel()):
+        flow[row, 2 * successor : 2 * successor + 2] = POLICY[successor]
+    nu = np.linalg.solve(np.eye(16) - GAMMA * flow, ratio.ravel()).reshape(8, 2)
+    with jax.enable_x64(True):
+        arguments = jnp.asarray(nu), jnp.asarray(ratio)
+        assert_allclose(objective(*arguments), 1 - kl_divergence(mixtures[0], mixtures[1]), rtol=1e-9)
+        for gradient in jax.grad(objective, (0, 1))(*arguments):
+            assert_allclose(gradient, 0, atol=1e-9)
+
+
+def test_simultaneous_steps_reach_the_saddle_point():
+    expert, ours = (occupancy(policy, ONLY_STATE_0, GAMMA) for policy in (stochastic_expert(), POLICY))
+
+    def objective(nu: Any, log_zeta: Any) -> Any:
+        value = jnp.sum(POLICY * nu, axis=1)
+        x = bellman_residual(nu, value[NEXT], GAMMA).ravel()
+        weights = {"expert_weight": jnp.asarray(expert.ravel()), "initial_weight": jnp.asarray(ONLY_STATE_0)}
+        return dual_objective(x, log_zeta.ravel(), value, None, None, discount=GAMMA, alpha=0.0, **weights)
+
+    adams = [optax.adam(optax.cosine_decay_schedule(rate, 20_000)) for rate in (3e-3, 3e-2)]
+
+    def step(carry: Any, _: Any) -> Any:
+        points, states = carry
+        descent, ascent = jax.grad(objective, (0, 1))(*points)
+        moves = [adam.update(g, s) for adam, g, s in zip(adams, (descent, -ascent), states, strict=True)]
+        return ([p + move[0] for p, move in zip(points, moves, strict=True)], [move[1] for move in moves]), None
+
+    zeros = [jnp.zeros((8, 2)), jnp.zeros((8, 2))]
+    start = (zeros, [adam.init(point) for adam, point in zip(adams, zeros, strict=True)])
+    (_, log_zeta), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, length=20_000)[0])(start)
+    assert_allclose(log_zeta, np.log(ours / expert), atol=0.02)
+
+
+def rows(seed: int) -> Transition:
+    rng = np.random.default_rng(seed)
+    obs = np.append(rng.normal(size=(16, 2)), np.zeros((16, 1)), axis=1).astype(np.float32)
+    action = rng.uniform(-1, 1, (16, 1)).astype(np.float32)
+    return Transition(obs, action, obs, np.zeros(16, np.float32))
+
+
+def test_the_reward_is_minus_log_zeta_and_the_letter_of_the_paper_is_another():
+    replay = rows(1)
+    batch = Batch(rows(0), rows(0).obs, replay)
+    for reward in ("minus-log-zeta", "zeta"):
+        algorithm = DualDICE(sac=SAC(hidden=(8,), batch_size=16), ratio_hidden=(8,), reward=reward)
+        state, metrics = jax.jit(algorithm.update)(algorithm.init(jax.random.key(0), SPEC), batch)
+        log_zeta = algorithm.log_zeta(state.zeta, replay)
+        expected = -log_zeta if reward == "minus-log-zeta" else jnp.exp(log_zeta)
+        assert_allclose(metrics["reward"], jnp.mean(expected), rtol=1e-5)
+
+
+def test_nu_descends_and_zeta_ascends_and_each_penalty_is_its_own():
+    batch = Batch(rows(0), rows(0).obs, rows(1))
+    changes: dict[float, Any] = {}
+    for penalty in (0.0, 1e4):
+        steps: dict[str, Any] = {"nu_lr": 1e-2, "zeta_lr": 1e-2, "gradient_penalty": penalty}
+        algorithm = DualDICE(sac=SAC(hidden=(8,), batch_size=16), ratio_hidden=(32,), **steps)
+        state = algorithm.init(jax.random.key(0), SPEC)
+        for _ in range(300):
+            state, changes[penalty] = update(algorithm, state, batch)
+    # A strong penalty makes both networks' slopes 1; if one were ascended the wrong way it would explode.
+    assert changes[1e4]["nu_penalty"] < 0.05
+    assert changes[1e4]["zeta_penalty"] < 0.05
+    assert changes[0.0]["zeta_penalty"] > changes[1e4]["zeta_penalty"]
+
+
+update = jax.jit(DualDICE.update, static_argnums=0)
+
+
+def test_without_replay_regularisation_the_ratio_ignores_replay_rows():
+    algorithm = DualDICE(sac=SAC(hidden=(8,), batch_size=16), ratio_hidden=(8,), replay_regularization=0.0)
+    state = algorithm.init(jax.random.key(0), SPEC)
+    first, other = (update(algorithm, state, Batch(rows(0), rows(0).obs, rows(seed)))[0] for seed in (1, 2))
+    assert_allclose(first.nu[0].kernel, other.nu[0].kernel)
+    assert_allclose(first.zeta[0].kernel, other.zeta[0].kernel)
+    assert not np.allclose(first.learner.critics[0][0].kernel, other.learner.critics[0][0].kernel)
