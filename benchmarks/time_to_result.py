@@ -57,7 +57,7 @@ def one_run(demos: Path, setting: str, seed: int, begin: float) -> dict[str, Any
     replay = Replay(task.spec, STEPS)
     learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed)
     exploration = {"random_steps": algorithm.random_steps, "noise": algorithm.exploration_noise, "seed": seed}
-    training = Training(learner, Explorer(task.env, replay, task.spec, normalizer, **exploration))
+    training = Training(learner, Explorer(task.envs[0], replay, task.spec, normalizer, **exploration))
     mean = learner.policy.layers
     rows: list[tuple[float, int, float, float, float]] = []
     unclocked = 0.0

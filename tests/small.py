@@ -16,6 +16,10 @@ SMALL: dict[str, Any] = {
     "random_steps": 6,
     "training_starts": 5,
     "actor_lr": 1e-3,
+    "discriminator_batch": 4,
+    "rollout": 4,
+    "environments": 2,
+    "minibatch": 2,
 }
 
 

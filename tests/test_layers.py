@@ -36,14 +36,15 @@ ALLOWED: dict[str, set[str]] = {
     "collect": DATA | TASK,
     "play": TASK,
     "explore": {"types", "policy", "replay"},
-    "learner": DATA | {"algorithms", "policy"},
+    "rollouts": {"types", "policy", "explore"},
+    "learner": DATA | {"algorithms", "policy", "rollouts"},
     "task": DATA | TASK | {"algorithms"},
-    "training": {"explore", "learner", "machine", "types"},
+    "training": {"explore", "learner", "machine", "rollouts", "types"},
     "keeper": {"errors", "guard", "policy", "runs", "training", "types"},
     "train": DATA
     | TASK
     | {"algorithms", "explore", "interrupts", "keeper", "learner", "machine", "progress", "runs"}
-    | {"task", "training"},
+    | {"rollouts", "task", "training"},
     "bench": {"errors", "types", "algorithms", "learner", "machine", "networks"},
     "ring_figure": set(),
     "ring": {"errors", "types", "algorithms", "ring_figure"},
@@ -73,6 +74,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "collect": JAX | SCREEN,
     "play": JAX | SCREEN,
     "explore": JAX | SCREEN | {"gymnasium", "mujoco"},
+    "rollouts": JAX | SCREEN | {"gymnasium", "mujoco"},
     "cli": JAX | SCREEN | {"gymnasium", "mujoco"},
 }
 """Of some, which libraries they may not reach, neither themselves nor through what they import of ours."""

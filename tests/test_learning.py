@@ -45,3 +45,11 @@ def test_other_data_can_take_the_place_of_an_environment(demos):
         quiet=True,
     )
     assert run.metrics[-1]["return_mean"] >= EXPERT_LEVEL
+
+
+@pytest.mark.slow
+def test_gail_reaches_the_expert(demos):
+    ppo = vd.PPO(hidden=(64, 64), rollout=1_024, environments=8, minibatch=128, actor_lr=1e-3)
+    algorithm = vd.GAIL(discriminator_hidden=(64, 64), discriminator_batch=256, ppo=ppo)
+    run = vd.train(algorithm, demos, "CartPole-v1", steps=49_152, eval_every=49_152, quiet=True)
+    assert run.metrics[-1]["return_mean"] >= EXPERT_LEVEL

@@ -86,6 +86,38 @@ def test_offline_runs_resume_inside_a_block(pendulum, saves, tmp_path, monkeypat
     assert same(tmp_path / "run", tmp_path / "whole")
 
 
+ON_POLICY = vd.GAIL(
+    discriminator_hidden=(8,),
+    discriminator_steps=2,
+    discriminator_batch=4,
+    ppo=vd.PPO(hidden=(8,), rollout=24, environments=3, minibatch=8, epochs=2),
+)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_rollouts_resume_in_the_middle_of_them_and_of_their_episodes(env, tmp_path, monkeypatch):
+    # Three steps at once, an update each eight times; episodes of CartPole end in the task after some twenty steps.
+    demos = vd.collect_demos("random", env, 2)
+    settings: dict[str, Any] = ONLINE | {"steps": 150, "eval_every": 20}
+    vd.train(ON_POLICY, demos, env, out=tmp_path / "whole", **settings)
+    for saves in (1, 7, 8, 9, 20, 27, 40):
+        out = tmp_path / f"run{saves}"
+        with monkeypatch.context() as patch:
+            killed_after(saves, patch)
+            with pytest.raises(KilledError):
+                vd.train(ON_POLICY, demos, env, out=out, **settings)
+        vd.train(ON_POLICY, demos, env, out=out, resume=True, **settings)
+        assert same(out, tmp_path / "whole")
+
+
+def test_an_on_policy_run_goes_on_to_more_steps_and_a_finished_one_stays(pendulum, tmp_path):
+    for steps, name in ((100, "run"), (150, "run"), (150, "run"), (150, "whole")):
+        out = tmp_path / name
+        settings: dict[str, Any] = ONLINE | {"steps": steps, "eval_every": 50}
+        vd.train(ON_POLICY, pendulum, "Pendulum-v1", out=out, resume=out.exists(), **settings)
+    assert result(tmp_path / "run")[0] == result(tmp_path / "whole")[0]
+
+
 def test_a_buffer_that_overflows_is_restored(pendulum, tmp_path, monkeypatch):
     train(pendulum, "Pendulum-v1", tmp_path / "whole", replay_capacity=23)
     with monkeypatch.context() as patch:

@@ -242,7 +242,7 @@ class Indifferent(gym.Env[Any, Any]):
 
 def test_where_random_actions_do_as_well_as_the_expert_the_normalised_return_is_empty(online):
     evaluator = Evaluator(Indifferent, 2)
-    task = Task("Indifferent", evaluator.spec, None, evaluator, expert_return=0.0)
+    task = Task("Indifferent", evaluator.spec, [], evaluator, expert_return=0.0)
     row = task.returns(online.policy, [0, 0])
     assert (row["return_mean"], row["normalized_return"]) == (0.0, None)
 

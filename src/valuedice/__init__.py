@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from valuedice.algorithms import BC, DAC, SAC, DualDICE, ValueDICE
+    from valuedice.algorithms import BC, DAC, GAIL, PPO, SAC, DualDICE, ValueDICE
     from valuedice.collect import collect_demos
     from valuedice.demos import Demos, Episode, load_demos
     from valuedice.errors import InputError
@@ -26,7 +26,9 @@ _HOMES = {
     "DualDICE": "algorithms",
     "Demos": "demos",
     "Episode": "demos",
+    "GAIL": "algorithms",
     "InputError": "errors",
+    "PPO": "algorithms",
     "Policy": "policy",
     "Run": "train",
     "SAC": "algorithms",
@@ -40,7 +42,7 @@ _HOMES = {
 }
 
 __all__ = [  # noqa: RUF022
-    "ValueDICE", "BC", "DAC", "DualDICE", "train", "Run", "SAC", "train_expert",
+    "ValueDICE", "BC", "DAC", "DualDICE", "GAIL", "PPO", "train", "Run", "SAC", "train_expert",
     "load_demos", "collect_demos", "Demos", "Episode",
     "evaluate", "load_policy", "Policy",
     "InputError", "__version__",

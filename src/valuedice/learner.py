@@ -15,6 +15,7 @@ from valuedice.demos.rows import ExpertRows
 from valuedice.errors import InputError
 from valuedice.policy import Policy
 from valuedice.replay import Replay
+from valuedice.rollouts import Rollouts
 from valuedice.types import Batch, Metrics, Normalizer, Spec, Transition
 
 # Replay rows in the estimate of the divergence: one shape whatever the buffer holds, so it compiles once.
@@ -52,9 +53,10 @@ class Learner:
         spec: Spec,
         seed: int,
         held_out: ExpertRows | None = None,
+        rollouts: Rollouts | None = None,
     ) -> None:
         self.algorithm, self.expert, self.replay, self.held_out = algorithm, expert, replay, held_out
-        self.normalizer, self.spec = normalizer, spec
+        self.normalizer, self.spec, self.rollouts = normalizer, spec, rollouts
         self.state = start(algorithm, jax.random.key(seed), spec)
         self.rng = np.random.default_rng([seed, 1])
         self.updates = 0
@@ -69,7 +71,11 @@ class Learner:
         shape = (updates, self.algorithm.batch_size)
         expert, initial = (None, None) if self.expert is None else self.expert.draw(self.rng, shape)
         unseen = None if self.held_out is None else self.held_out.draw(self.rng, shape)[0]
-        return Batch(expert, initial, self._draw_replay(self.rng, shape), held_out=unseen)
+        batch = Batch(expert, initial, self._draw_replay(self.rng, shape), held_out=unseen)
+        if self.rollouts is not None:
+            assert updates == 1, "a rollout is learned from once"
+            batch = batch._replace(rollout=jax.tree.map(lambda part: part[None], self.rollouts.newest()))
+        return batch
 
     def _draw_replay(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Transition | None:
         """Nothing where there are no rows, or no use for them."""
@@ -107,6 +113,8 @@ class Learner:
         if self.expert is not None:
             rows, unseen = self.expert.all(), None if self.held_out is None else self.held_out.all()
             batch = Batch(rows, rows.obs, replay, self.expert.weight, self.expert.initial_weight, unseen)
+        if self.rollouts is not None:
+            batch = batch._replace(rollout=self.rollouts.newest())
         diagnosis = run_diagnosis(self.algorithm, self.state, batch)
         return {name: float(value) for name, value in diagnosis.items()} | means
 

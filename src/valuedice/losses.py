@@ -30,17 +30,25 @@ def interpolate(rows: list[Array], key: Array) -> Array:
     return mix * expert + (1 - mix) * other
 
 
+def blind_to(critic: Callable[[Array], Array], column: int | None) -> Callable[[Array], Array]:
+    """The same function, whose slope along one column is not seen."""
+    if column is None:
+        return critic
+    return lambda row: critic(row.at[column].set(jax.lax.stop_gradient(row[column])))
+
+
 def discriminator_loss(
-    params: Params, expert: Array, other: Array, key: Array, penalty: float
+    params: Params, expert: Array, other: Array, key: Array, penalty: float, free: int | None = None
 ) -> tuple[Array, Metrics]:
-    """Minus the objective of GAIL (Equation 5) for h = sigmoid(logit) on rows [s, a], and the gradient penalty.
+    """Minus the objective of GAIL (Equation 5) for h = sigmoid(logit) on rows [s, a], and the gradient penalty, but
+    for the slope along the column `free`.
 
     Its optimum is the log ratio of the densities of `expert` and `other`.
     """
     logit = jax.vmap(partial(critic, params))(jnp.concatenate([expert, other]))
     logit_expert, logit_other = jnp.split(logit, [len(expert)])
     cross_entropy = jnp.mean(jax.nn.softplus(-logit_expert)) + jnp.mean(jax.nn.softplus(logit_other))
-    smooth = gradient_penalty(partial(critic, params), interpolate([expert, other], key))
+    smooth = gradient_penalty(blind_to(partial(critic, params), free), interpolate([expert, other], key))
     metrics = {
         "discriminator_loss": cross_entropy,
         "discriminator_penalty": smooth,

@@ -66,7 +66,9 @@ def adam_init(params: Any) -> optax.OptState:
     return optax.scale_by_adam().init(params)
 
 
-def adam_step(lr: float, params: Tree, gradient: Tree, moments: optax.OptState) -> tuple[Tree, optax.OptState]:
+def adam_step(
+    lr: float | Array, params: Tree, gradient: Tree, moments: optax.OptState
+) -> tuple[Tree, optax.OptState]:
     """One step of Adam *down* the gradient; a negative `lr` goes up."""
     step, moments = optax.scale_by_adam().update(cast(optax.Updates, gradient), moments)
     return jax.tree.map(lambda value, change: value - lr * change, params, step), moments

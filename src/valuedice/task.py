@@ -27,7 +27,7 @@ class Task:
 
     name: str
     spec: Spec
-    env: gym.Env[Any, Any] | None
+    envs: list[gym.Env[Any, Any]]
     evaluator: Evaluator | None
     expert_return: float | None
 
@@ -39,13 +39,14 @@ class Task:
         env: EnvRef | None,
         eval_env: EnvRef | None,
         eval_episodes: int,
+        environments: int = 1,
     ) -> Task:
-        """Makes the environments, and checks that they and all data are of one task."""
+        """Makes the environments, so many for training, and checks that they and all data are of one task."""
         data = [part for part in (demos, replay_data) if part is not None]
-        training = None if env is None else make_env(env)
+        training = [] if env is None else [make_env(env) for _ in range(environments)]
         evaluator = None if eval_env is None else Evaluator(eval_env, eval_episodes)
-        if training is not None and env is not None:
-            name, spec = env_name(env), task_spec(training, env_name(env))
+        if env is not None:
+            name, spec = env_name(env), task_spec(training[0], env_name(env))
         elif evaluator is not None:
             name, spec = evaluator.name, evaluator.spec
         else:
@@ -89,9 +90,10 @@ class Task:
 
     def close(self) -> None:
         """Frees the environments."""
-        for environment in (self.env, self.evaluator):
-            if environment is not None:
-                environment.close()
+        for environment in self.envs:
+            environment.close()
+        if self.evaluator is not None:
+            self.evaluator.close()
 
 
 def check_types(algorithm: Any, demos: Any, replay_data: Any, *places: EnvRef | None) -> None:

@@ -24,6 +24,7 @@ from valuedice.machine import threads
 from valuedice.policy import Policy
 from valuedice.progress import Watch
 from valuedice.replay import Replay
+from valuedice.rollouts import Collector, Rollouts
 from valuedice.runs import RunFolder, refuse_other_run
 from valuedice.task import Task, check_budget, check_mode, check_places, check_types
 from valuedice.training import Training
@@ -81,6 +82,9 @@ def train(
         env, eval_env = None, env if eval_env is None else eval_env
     check_mode(name, algorithm, env, steps, replay_data)
     total = check_budget(env, steps, updates, eval_every, seed, replay_capacity, checkpoint_seconds)
+    # All environments step together, so the last step may take some more than asked for.
+    environments = 1 if algorithm.pace is None else algorithm.pace.environments
+    total = -(-total // environments) * environments
     check_folder(algorithm, None if env is None else total, out, resume)
     eval_env = env if eval_env is None else eval_env
     config = {
@@ -103,9 +107,11 @@ def train(
         "threads": threads(),
         "command": command,
     }
-    with closing(Task.open(demos, replay_data, env, eval_env, eval_episodes)) as task:
+    with closing(Task.open(demos, replay_data, env, eval_env, eval_episodes, environments)) as task:
         normalizer = demos.normalizer()
-        replay = None if env is None else Replay(task.spec, replay_capacity)
+        shape = None if algorithm.pace is None else algorithm.pace.rollout
+        rollouts = None if shape is None else Rollouts(task.spec, *shape)
+        replay = None if env is None or rollouts is not None else Replay(task.spec, replay_capacity)
         if replay_data is not None:
             replay = replay if replay is not None else Replay(task.spec, replay_data.rows + len(replay_data))
             fill_replay(replay, replay_data, task.spec, normalizer)
@@ -114,8 +120,8 @@ def train(
             learned, unseen = demos.split(algorithm.held_out, seed)
         expert = ExpertRows(learned, task.spec, normalizer, algorithm.rows)
         held_out = None if unseen is None else ExpertRows(unseen, task.spec, normalizer, algorithm.rows)
-        learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed, held_out)
-        training = Training(learner, explorer_of(algorithm, task, replay, normalizer, seed))
+        learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed, held_out, rollouts)
+        training = Training(learner, explorer_of(learner, task, seed))
         schedule = Schedule(total, eval_every, checkpoint_seconds)
         return carry_out(training, task, schedule, config, None if out is None else Path(out), resume, begin, quiet)
 
@@ -166,7 +172,7 @@ def train_expert(
         normalizer = Normalizer.none(task.spec.obs_size)
         replay = Replay(task.spec, replay_capacity)
         learner = Learner(algorithm, None, replay, normalizer, task.spec, seed)
-        training = Training(learner, explorer_of(algorithm, task, replay, normalizer, seed))
+        training = Training(learner, explorer_of(learner, task, seed))
         schedule = Schedule(total, eval_every, checkpoint_seconds, target_return)
         return carry_out(training, task, schedule, config, None if out is None else Path(out), resume, begin, quiet)
 
@@ -191,22 +197,25 @@ class Schedule:
         )
 
 
-def explorer_of(
-    algorithm: Learning, task: Task, replay: Replay | None, normalizer: Normalizer, seed: int
-) -> Explorer | None:
-    """None where there is no environment to explore."""
-    if task.env is None or replay is None or algorithm.pace is None:
+def explorer_of(learner: Learner, task: Task, seed: int) -> Explorer | Collector | None:
+    """What fills the learner's replay buffer or rollouts; None where there is no environment to explore."""
+    pace, normalizer = learner.algorithm.pace, learner.normalizer
+    if not task.envs or pace is None:
         return None
-    settings = {"random_steps": algorithm.pace.random_steps, "noise": algorithm.pace.noise, "seed": seed}
-    return Explorer(task.env, replay, task.spec, normalizer, **settings)
+    if learner.rollouts is not None:
+        return Collector(task.envs, learner.rollouts, task.spec, normalizer, seed=seed)
+    assert learner.replay is not None
+    settings = {"random_steps": pace.random_steps, "noise": pace.noise, "seed": seed}
+    return Explorer(task.envs[0], learner.replay, task.spec, normalizer, **settings)
 
 
 def check_folder(algorithm: Learning, steps: int | None, out: str | Path | None, resume: bool) -> None:
     """Before anything is made: whether there is something to learn, and a place for it."""
     if steps is not None and algorithm.pace is not None and steps < algorithm.pace.training_starts:
+        setting = "training_starts" if algorithm.pace.rollout is None else "rollout"
         raise InputError(
             f"{steps} steps end before the first update, at step {algorithm.pace.training_starts}; take more "
-            "steps, or lower training_starts"
+            f"steps, or lower {setting}"
         )
     if resume and out is None:
         raise InputError("nothing to resume; name the folder of the run with out")
@@ -251,7 +260,8 @@ def follow(training: Training, task: Task, keeper: Keeper, watch: Watch, schedul
             row |= {"wall_seconds": keeper.seconds} | task.no_returns() | {"kl_estimate": None}
             try:
                 keeper.guard.check_finite(learner.last, when)
-                if evaluated := done % schedule.eval_every == 0 or done == total:
+                # Where several environments step together, the first count at or behind a multiple.
+                if evaluated := done % schedule.eval_every < training.stride or done == total:
                     measures = learner.measure()
                     row |= measures
                     # First, since a policy of NaN should not reach the environment.

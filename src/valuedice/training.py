@@ -15,6 +15,7 @@ import numpy as np
 from valuedice.explore import Explorer
 from valuedice.learner import Learner
 from valuedice.machine import versions
+from valuedice.rollouts import Collector
 from valuedice.types import Metrics
 
 # Batches that are drawn at once offline.
@@ -26,7 +27,7 @@ class Training:
     """A run in memory: all that a checkpoint holds."""
 
     learner: Learner
-    explorer: Explorer | None
+    explorer: Explorer | Collector | None
     done: int = 0
     """Environment steps, offline updates."""
     metrics: list[Metrics] = field(default_factory=list)
@@ -34,8 +35,13 @@ class Training:
     """Spent before the run was last resumed."""
     _block_rng: Any = None
 
+    @property
+    def stride(self) -> int:
+        """Environment steps that are made at once."""
+        return 1 if self.explorer is None else self.explorer.stride
+
     def advance(self, total: int, eval_every: int) -> Iterator[int]:
-        """Trains, and yields after each environment step, or offline after each compiled call."""
+        """Trains, and yields after each step of the environments, or offline after each compiled call."""
         learner, pace = self.learner, self.learner.algorithm.pace
         if self.explorer is None:
             # Calls end where evaluations are due. Blocks are drawn whole, however short the calls: when one
@@ -54,7 +60,7 @@ class Training:
         assert pace is not None
         while self.done < total:
             self.explorer.step(lambda: learner.policy)
-            self.done += 1
+            self.done += self.explorer.stride
             if self.done >= pace.training_starts and self.done % pace.update_every == 0:
                 learner.learn(learner.draw(pace.updates_per_step))
             yield self.done

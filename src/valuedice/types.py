@@ -31,6 +31,17 @@ class Transition(NamedTuple):
     reward: Array | None = None
 
 
+class Rollout(NamedTuple):
+    """Steps of the policy of the moment in several environments: axes are time, environment, and features as in
+    `Transition`. A terminating s′ is the absorbing state; at a time limit it is the true last observation."""
+
+    obs: Array
+    action: Array
+    next_obs: Array
+    ended: Array
+    """Whether the row is the last of its episode, for either reason."""
+
+
 class Batch(NamedTuple):
     """What one update sees. Weights are None where rows were already drawn in proportion to them."""
 
@@ -44,6 +55,8 @@ class Batch(NamedTuple):
     initial_weight: Array | None = None
     held_out: Transition | None = None
     """Rows of the expert's episodes that are not learned from, but stopped by."""
+    rollout: Rollout | None = None
+    """For algorithms that learn on policy."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +105,13 @@ class Pace:
     """Environment steps before the first update."""
     noise: float | None
     """Standard deviation on the mean action while collecting; None for samples of the policy."""
+    rollout: tuple[int, int] | None = None
+    """Times and environments of a rollout, where it learns on policy: from that alone, and once."""
+
+    @property
+    def environments(self) -> int:
+        """That are stepped side by side."""
+        return 1 if self.rollout is None else self.rollout[1]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from valuedice.machine import THREADS
 
 SMALL: dict[str, Any] = {"hidden": 16, "batch_size": 16, "updates_per_step": 2, "random_steps": 50}
 SMALL |= {"training_starts": 40, "actor_lr": 1e-3, "discriminator_hidden": 16, "ratio_hidden": 16}
+SMALL |= {"rollout": 40, "environments": 2, "minibatch": 20, "discriminator_batch": 16}
 EVERY: dict[str, Any] = {"episodes": 1, "eval_episodes": 1, "checkpoint_seconds": 0.05, "threads": 1, "quiet": True}
 TASKS: dict[str, dict[str, Any]] = {
     "quick": {"env": "Pendulum-v1", "demos": "pendulum", "steps": 300, "eval_every": 50},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from valuedice.algorithms import BC, DAC, SAC, DualDICE, ValueDICE
+from valuedice.algorithms import BC, DAC, GAIL, PPO, SAC, DualDICE, ValueDICE
 from valuedice.algorithms.sac import CRITICS
 from valuedice.types import Spec
 
@@ -122,3 +122,26 @@ def dual_dice_products(settings: DualDICE, spec: Spec) -> list[Product]:
     nu = learning(5 * batch, ratio) + forward(3 * batch, actor)
     zeta = learning(2 * batch, ratio) + forward(batch, ratio)
     return nu + zeta + 2 * slope_penalty(2 * batch, ratio) + sac_products(settings.sac, spec)
+
+
+def ppo_products(settings: PPO, spec: Spec) -> list[Product]:
+    """Of one PPO step with continuous actions.
+
+    Before the epochs, each row of the rollout needs its value, that of its next state, and its probability,
+    forward. In each epoch each row passes policy and value function once, forward and backward.
+    """
+    actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
+    value = [spec.obs_size, *settings.hidden, 1]
+    before = 2 * forward(settings.rollout, value) + forward(settings.rollout, actor)
+    steps = settings.epochs * settings.rollout // settings.minibatch
+    return before + steps * (learning(settings.minibatch, actor) + learning(settings.minibatch, value))
+
+
+def gail_products(settings: GAIL, spec: Spec) -> list[Product]:
+    """Of one GAIL update: all that is learned from one rollout. The steps of the discriminator are as in DAC;
+    then it gives each row of the rollout its reward, forward; and PPO."""
+    batch = settings.discriminator_batch
+    logit = [spec.obs_size + 1 + spec.action_size, *settings.discriminator_hidden, 1]
+    discriminator = learning(2 * batch, logit) + slope_penalty(batch, logit)
+    rewards = forward(settings.ppo.rollout, logit)
+    return settings.discriminator_steps * discriminator + rewards + ppo_products(settings.ppo, spec)

@@ -18,11 +18,12 @@ from valuedice.bench.flops import (
     bc_products,
     dac_products,
     dual_dice_products,
+    gail_products,
     sac_products,
     value_dice_products,
 )
 from valuedice.learner import run_updates
-from valuedice.types import Batch, Spec, Transition
+from valuedice.types import Batch, Rollout, Spec, Transition
 
 KINDS: dict[str, Any] = {**ALGORITHMS, "sac": SAC}
 PRODUCTS: dict[str, Callable[[Any, Spec], list[Product]]] = {
@@ -30,6 +31,7 @@ PRODUCTS: dict[str, Callable[[Any, Spec], list[Product]]] = {
     "bc": bc_products,
     "dac": dac_products,
     "dual-dice": dual_dice_products,
+    "gail": gail_products,
     "sac": sac_products,
 }
 """What each algorithm needs."""
@@ -41,17 +43,23 @@ def random_batch(settings: Any, spec: Spec, shape: tuple[int, ...]) -> Batch:
     """Rows of the right shape; no absorbing states."""
     rng = np.random.default_rng(0)
 
-    def observations() -> np.ndarray:
+    def observations(shape: tuple[int, ...] = shape) -> np.ndarray:
         obs = rng.standard_normal((*shape, spec.obs_size + 1), np.float32)
         obs[..., -1] = 0
         return obs
 
-    def rows() -> Transition:
-        action = rng.uniform(-1, 1, (*shape, spec.action_size)).astype(np.float32)
-        reward = rng.standard_normal(shape, np.float32)
-        return Transition(observations(), action, observations(), reward)
+    def actions(shape: tuple[int, ...] = shape) -> np.ndarray:
+        return rng.uniform(-1, 1, (*shape, spec.action_size)).astype(np.float32)
 
-    return Batch(rows(), observations(), rows())
+    def rows() -> Transition:
+        return Transition(observations(), actions(), observations(), rng.standard_normal(shape, np.float32))
+
+    batch = Batch(rows(), observations(), rows())
+    if settings.pace is not None and settings.pace.rollout is not None:
+        whole = (*shape[:-1], *settings.pace.rollout)
+        rollout = Rollout(observations(whole), actions(whole), observations(whole), np.zeros(whole, bool))
+        batch = batch._replace(rollout=rollout)
+    return batch
 
 
 def jax_contestant(settings: Any, spec: Spec) -> Callable[[], None]:
