@@ -128,6 +128,9 @@ class DAC:
             state_actions(batch.replay),
             key_mix,
             self.gradient_penalty,
+            # The absorbing row lies in the middle of the normalised ones: a bounded slope along its mark would
+            # bound how much worse than they it can be, and dying would pay.
+            state.learner.spec.obs_size,
         )
         discriminator, opt = adam_step(
             self.discriminator_lr, state.discriminator, gradient, state.discriminator_opt
