@@ -25,7 +25,7 @@ usage: valuedice COMMAND [OPTIONS]
 Imitation learning from a few demonstrations, without rewards.
 
   train [ALGORITHM]           learn a policy from demonstrations, online or offline: by value-dice (the default),
-                              bc, dac, dual-dice
+                              bc, dac, dual-dice, gail
   expert                      learn a policy from rewards, to record demonstrations with
   evaluate RUN_OR_POLICY      returns of a policy in an environment
   play RUN_OR_POLICY ...      film a policy, or several side by side: .mp4 or .gif
