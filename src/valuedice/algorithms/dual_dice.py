@@ -23,24 +23,16 @@ import optax
 from jax import Array
 
 from valuedice.algorithms import sac
-from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
-from valuedice.algorithms.value_dice import Apply, apply_chunks, apply_rows, residual_terms
+from valuedice.algorithms.settings import MEASURING, check_hidden, check_not_negative, check_positive, check_share
+from valuedice.algorithms.value_dice import Apply, apply_chunks, apply_rows, residual_terms, weighted_mean
 from valuedice.losses import gradient_penalty, interpolate
 from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, mlp_init
 from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
-
-# Folded into the key where something is measured: what is learned must not depend on it.
-MEASURING = 2**31
 
 
 def dual_terms(x: Array, log_zeta: Array) -> Array:
     """x ζ - f*(ζ) with f*(ζ) = ζ log ζ - ζ: at most e^x, which it reaches at ζ = e^x."""
     return jnp.exp(log_zeta) * (x - log_zeta + 1)
-
-
-def mean(values: Array, weight: Array | None) -> Array:
-    """By the rows' probabilities; without them rows count alike."""
-    return jnp.mean(values) if weight is None else jnp.sum(jnp.where(weight > 0, weight * values, 0.0))
 
 
 def dual_objective(
@@ -57,11 +49,11 @@ def dual_objective(
     replay_weight: Array | None = None,
 ) -> Array:
     """(1-α) J_RE + α J_R of the pseudocode. Its saddle value is 1 - KL of the two mixtures of ValueDICE."""
-    expert = mean(dual_terms(x_expert, log_zeta_expert), expert_weight)
-    expert -= (1 - discount) * mean(nu_initial, initial_weight)
+    expert = weighted_mean(dual_terms(x_expert, log_zeta_expert), expert_weight)
+    expert -= (1 - discount) * weighted_mean(nu_initial, initial_weight)
     if x_replay is None or log_zeta_replay is None or alpha == 0:
         return expert
-    replay = mean(dual_terms(x_replay, log_zeta_replay) - x_replay, replay_weight)
+    replay = weighted_mean(dual_terms(x_replay, log_zeta_replay) - x_replay, replay_weight)
     return (1 - alpha) * expert + alpha * replay
 
 

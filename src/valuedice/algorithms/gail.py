@@ -20,13 +20,11 @@ from jax import Array
 
 from valuedice.algorithms.ppo import PPO, values
 from valuedice.algorithms.ppo import State as PPOState
-from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive
+from valuedice.algorithms.settings import MEASURING, check_hidden, check_not_negative, check_positive
 from valuedice.losses import discriminator_loss
 from valuedice.networks import Params, adam_init, adam_step, critic, mlp_init, policy_entropy
 from valuedice.types import Batch, Metrics, Pace, Rollout, Sampling, Spec
 
-# Folded into the key where something is measured: what is learned must not depend on it.
-MEASURING = 2**31
 LEARNER = PPO()
 
 

@@ -24,8 +24,6 @@ from valuedice.losses import orthogonal_penalty
 from valuedice.networks import Params, actor_init, adam_init, adam_step, gaussian_policy, mlp, mlp_init
 from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
 
-# Folded into the key where something is measured: what is learned must not depend on it.
-MEASURING = 2**31
 CRITICS = 2
 
 

@@ -1,4 +1,4 @@
-"""Checks of hyperparameters that several algorithms share."""
+"""What several algorithms share about their settings: checks, and a constant."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from math import inf
 from typing import Any
 
 from valuedice.errors import InputError
+
+MEASURING = 2**31
+"""Folded into the key where something is measured: what is learned must not depend on it."""
 
 
 def check_positive(settings: Any, *names: str) -> None:

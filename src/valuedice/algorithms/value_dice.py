@@ -26,7 +26,7 @@ import optax
 from jax import Array
 from jax.scipy.special import logsumexp
 
-from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
+from valuedice.algorithms.settings import MEASURING, check_hidden, check_not_negative, check_positive, check_share
 from valuedice.errors import InputError
 from valuedice.losses import gradient_penalty, interpolate, orthogonal_penalty
 from valuedice.networks import (
@@ -41,8 +41,6 @@ from valuedice.networks import (
 )
 from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
 
-# Folded into the key where something is measured: what is learned must not depend on it.
-MEASURING = 2**31
 PARTITION_DECAY = 0.99
 
 
@@ -70,13 +68,13 @@ def dice_objective(
     KL((1-α) dπ + α dRB ‖ (1-α) dE + α dRB), for α = 0 or without replay data KL(dπ ‖ dE).
     """
     log_expert = _log_tilted(x_expert, expert_weight)
-    linear = (1 - discount) * _mean(nu_initial, initial_weight)
+    linear = (1 - discount) * weighted_mean(nu_initial, initial_weight)
     if x_replay is None or alpha == 0:
         log_term = logsumexp(log_expert)
         return log_term - linear, log_term
     log_replay = _log_tilted(x_replay, replay_weight)
     log_term = logsumexp(jnp.concatenate([jnp.log1p(-alpha) + log_expert, jnp.log(alpha) + log_replay]))
-    return log_term - (1 - alpha) * linear - alpha * _mean(x_replay, replay_weight), log_term
+    return log_term - (1 - alpha) * linear - alpha * weighted_mean(x_replay, replay_weight), log_term
 
 
 def _log_tilted(x: Array, weight: Array | None) -> Array:
@@ -86,7 +84,7 @@ def _log_tilted(x: Array, weight: Array | None) -> Array:
     return jnp.where(weight > 0, jnp.log(weight) + x, -jnp.inf)
 
 
-def _mean(x: Array, weight: Array | None) -> Array:
+def weighted_mean(x: Array, weight: Array | None) -> Array:
     """E x; a row of zero weight is dropped, however large its x."""
     return jnp.mean(x) if weight is None else jnp.sum(jnp.where(weight > 0, weight * x, 0.0))
 
