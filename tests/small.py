@@ -1,11 +1,18 @@
-"""Algorithms that are small enough to train in a moment."""
+"""Algorithms that are small enough to train in a moment, and what is asked of the runs."""
 
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from valuedice.algorithms import ALGORITHMS, Algorithm
+from valuedice.policy import Policy
+from valuedice.train import Run
+from valuedice.types import Metrics
 
 SMALL: dict[str, Any] = {
     "hidden": (16,),
@@ -47,3 +54,19 @@ def names_of(algorithm: Any) -> set[str]:
         value = getattr(algorithm, entry.name)
         names |= names_of(value) if is_dataclass(value) else {entry.name}
     return names
+
+
+def without_clock(rows: list[Metrics]) -> list[Metrics]:
+    return [{name: value for name, value in row.items() if name != "wall_seconds"} for row in rows]
+
+
+def same(ours: Policy, theirs: Policy) -> bool:
+    """Bit for bit."""
+    pairs = zip(ours.layers, theirs.layers, strict=True)
+    return all(np.array_equal(x, y) for mine, other in pairs for x, y in zip(mine, other, strict=True))
+
+
+def all_finite(run: Run) -> bool:
+    numbers = [value for row in run.metrics for value in row.values() if value is not None]
+    leaves = [leaf for leaf in jax.tree.leaves(run.state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return bool(np.isfinite(numbers).all() and all(jnp.isfinite(leaf).all() for leaf in leaves))

@@ -10,20 +10,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from resuming import KilledError, killed_after
 from resuming import same as same_folders
-from small import names_of, small
+from small import all_finite, names_of, same, small, without_clock
 
 import valuedice as vd
 from valuedice.algorithms import ALGORITHMS
 from valuedice.bench.worker import PRODUCTS
 from valuedice.commands.training import preset, rebuilt
 from valuedice.errors import InputError
-from valuedice.policy import Policy
-from valuedice.train import Run
-from valuedice.types import Batch, Metrics, Rollout, Spec, Transition
+from valuedice.types import Batch, Rollout, Spec, Transition
 
 COLUMNS = {"step", "updates", "wall_seconds", "return_mean", "return_std", "expert_return", "normalized_return"}
 COLUMNS |= {"kl_estimate"}
@@ -38,22 +35,6 @@ def budget(name: str) -> dict[str, Any]:
     """Twelve of what an algorithm counts."""
     counted = "updates" if ALGORITHMS[name].pace is None else "steps"
     return {counted: 12, "eval_every": 4, "eval_episodes": 2, "quiet": True}
-
-
-def without_clock(rows: list[Metrics]) -> list[Metrics]:
-    return [{name: value for name, value in row.items() if name != "wall_seconds"} for row in rows]
-
-
-def same(ours: Policy, theirs: Policy) -> bool:
-    """Bit for bit."""
-    pairs = zip(ours.layers, theirs.layers, strict=True)
-    return all(np.array_equal(x, y) for mine, other in pairs for x, y in zip(mine, other, strict=True))
-
-
-def all_finite(run: Run) -> bool:
-    numbers = [value for row in run.metrics for value in row.values() if value is not None]
-    leaves = [leaf for leaf in jax.tree.leaves(run.state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return bool(np.isfinite(numbers).all() and all(jnp.isfinite(leaf).all() for leaf in leaves))
 
 
 @every_algorithm

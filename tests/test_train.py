@@ -15,15 +15,14 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
-from small import small
+from small import all_finite, same, small
 
 import valuedice as vd
 from valuedice.demos import Demos, Episode
 from valuedice.errors import InputError
 from valuedice.evaluate import Evaluator
-from valuedice.policy import Policy
 from valuedice.train import Run, Task
-from valuedice.types import Metrics, Spec
+from valuedice.types import Spec
 
 COLUMNS = (
     "step",
@@ -63,22 +62,6 @@ def falling() -> Demos:
 @pytest.fixture(scope="module")
 def online(pendulum, tmp_path_factory) -> Run:
     return vd.train(small(), pendulum, "Pendulum-v1", out=tmp_path_factory.mktemp("runs") / "online", **QUICK)
-
-
-def without_clock(rows: list[Metrics]) -> list[Metrics]:
-    return [{name: value for name, value in row.items() if name != "wall_seconds"} for row in rows]
-
-
-def same(ours: Policy, theirs: Policy) -> bool:
-    """Bit for bit."""
-    pairs = zip(ours.layers, theirs.layers, strict=True)
-    return all(np.array_equal(x, y) for mine, other in pairs for x, y in zip(mine, other, strict=True))
-
-
-def all_finite(run: Run) -> bool:
-    numbers = [value for row in run.metrics for value in row.values() if value is not None]
-    leaves = [leaf for leaf in jax.tree.leaves(run.state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return bool(np.isfinite(numbers).all() and all(jnp.isfinite(leaf).all() for leaf in leaves))
 
 
 def test_train_and_evaluate_are_functions_although_modules_have_their_names():
