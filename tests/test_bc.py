@@ -101,6 +101,23 @@ def test_the_policy_is_the_one_that_knew_held_out_actions_best():
     assert algorithm.diagnose(after[3], batch)["converged"] == 1
 
 
+def test_in_the_first_window_the_policy_is_the_latest():
+    rows = rows_of(np.eye(3)[[0, 0]])
+    state = learned(BC(lr=1e-2, hidden=(8,)), DISCRETE, rows, WINDOW - 1, rows)
+    assert_array_equal(state.actor[-1].kernel, state.learning[-1].kernel)
+
+
+def test_nothing_changes_the_policy_when_patience_has_run_out():
+    algorithm = BC(hidden=(8,), patience=2)
+    state = learned(algorithm, DISCRETE, rows_of(np.eye(3)[[0, 0]]), WINDOW - 1, rows_of(np.eye(3)[[0, 0]]))
+    moved = jax.tree.map(lambda leaf: leaf + 1, state.learning)
+    state = replace(state, learning=moved, updates=jnp.asarray(WINDOW), window_loss=jnp.zeros(()))
+    for stale, changed in ((1, True), (2, False)):
+        after = algorithm.compare(replace(state, stale=jnp.asarray(stale)), jnp.zeros(()))
+        assert np.array_equal(after.actor[0].kernel, moved[0].kernel) == changed
+    assert int(after.stale) == 3
+
+
 def test_training_ends_when_held_out_episodes_have_not_become_likelier():
     demos = vd.load_demos("pendulum", episodes=3)
     algorithm = BC(lr=3e-2, hidden=(16,), patience=1)

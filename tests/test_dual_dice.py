@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from numpy.testing import assert_allclose
 from valuedice.algorithms import SAC, DualDICE
 from valuedice.algorithms.dual_dice import dual_objective, dual_terms
 from valuedice.algorithms.value_dice import bellman_residual
+from valuedice.errors import InputError
 from valuedice.ring import NEXT, ONLY_STATE_0, kl_divergence, occupancy, stochastic_expert
 from valuedice.types import Batch, Spec, Transition
 
@@ -100,6 +102,22 @@ def test_the_reward_is_minus_log_zeta_and_the_letter_of_the_paper_is_another():
         log_zeta = algorithm.log_zeta(state.zeta, replay)
         expected = -log_zeta if reward == "minus-log-zeta" else jnp.exp(log_zeta)
         assert_allclose(metrics["reward"], jnp.mean(expected), rtol=1e-5)
+
+
+def test_an_unknown_reward_is_refused():
+    with pytest.raises(InputError, match="minus-log-zeta, zeta"):
+        DualDICE(reward="minus_log_zeta")  # pyright: ignore[reportArgumentType]
+
+
+def test_the_penalties_say_nothing_of_the_absorbing_mark():
+    # With weights on the mark alone no slope is seen, and each penalty is (0 - 1)², whatever the weights.
+    algorithm = DualDICE(sac=SAC(hidden=(8,), batch_size=16), ratio_hidden=(8,))
+    state = algorithm.init(jax.random.key(0), SPEC)
+    marked = [layer._replace(kernel=layer.kernel) for layer in state.nu]
+    marked[0] = marked[0]._replace(kernel=jnp.zeros_like(marked[0].kernel).at[SPEC.obs_size].set(7.0))
+    state = replace(state, nu=marked, zeta=[*jax.tree.map(jnp.copy, marked[:-1]), state.zeta[-1]])
+    _, metrics = update(algorithm, state, Batch(rows(0), rows(0).obs, rows(1)))
+    assert_allclose([metrics["nu_penalty"], metrics["zeta_penalty"]], 1.0, atol=1e-4)
 
 
 def test_nu_descends_and_zeta_ascends_and_each_penalty_is_its_own():

@@ -26,8 +26,8 @@ try:
 except ImportError:  # Windows, where a folder is not locked
     fcntl = None
 
-FORMAT = 2
-"""1 had no checkpoints."""
+FORMAT = 3
+"""1 had no checkpoints; 2 other settings of SAC."""
 MAY_CHANGE = {"format", "steps", "updates", "eval_every", "checkpoint_seconds", "demos", "replay_data", "command"}
 MAY_CHANGE |= {"target_return"}
 """Settings that a resumed run may have changed: they do not decide what is learned. That the demonstrations are the
@@ -118,7 +118,7 @@ class RunFolder:
         self._events.flush()
 
     def save_policy(self, policy: Policy) -> None:
-        """The policy of the latest evaluation, never the best of several."""
+        """The policy of the latest evaluation, never the one with the best return of several."""
         with self.writing():
             write_whole(self.path / "policy.safetensors", policy.to_bytes())
 

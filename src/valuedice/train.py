@@ -33,7 +33,8 @@ from valuedice.types import Metrics, Normalizer, Transition
 
 @dataclass(frozen=True)
 class Run:
-    """What training gives back. The policy is that of the last step."""
+    """What training gives back. The policy is that of the last step; of behavioural cloning with held-out episodes,
+    the one that knew these best. No return ever chooses it."""
 
     policy: Policy
     metrics: list[Metrics]

@@ -152,13 +152,18 @@ class BC:
         return self.compare(state, loss), metrics | {"held_out_minibatch_loss": loss}
 
     def compare(self, state: State, loss: Array) -> State:
-        """At the end of a window, keeps the policy if held-out actions were never more likely."""
+        """At the end of a window, keeps the policy if held-out actions were never more likely.
+
+        In the first window it is simply the latest. When patience has run out, nothing changes it any more: when
+        one evaluates, and so stops, must not decide what is learned.
+        """
         total = state.window_loss + loss
         ended = state.updates % WINDOW == 0
-        better = ended & (total / WINDOW < state.best_loss)
+        better = ended & (total / WINDOW < state.best_loss) & (state.stale < self.patience)
+        latest = better | (state.updates < WINDOW)
         return replace(
             state,
-            actor=jax.tree.map(partial(jnp.where, better), state.learning, state.actor),
+            actor=jax.tree.map(partial(jnp.where, latest), state.learning, state.actor),
             window_loss=jnp.where(ended, 0.0, total),
             best_loss=jnp.where(better, total / WINDOW, state.best_loss),
             stale=jnp.where(better, 0, state.stale + ended),

@@ -84,9 +84,7 @@ class DAC:
     @classmethod
     def paper(cls) -> DAC:
         """The settings of ValueDICE's appendix."""
-        steps = {"updates_per_step": 4, "update_every": 1, "random_steps": 2_000, "training_starts": 1_000}
-        learner = replace(sac.SAC(), critic_lr=1e-3, actor_lr=1e-5, orthogonal_penalty=1e-4, batch_size=256)
-        return cls(discriminator_lr=1e-3, sac=replace(learner, **steps))
+        return cls(discriminator_lr=1e-3, sac=sac.PAPER)
 
     @property
     def batch_size(self) -> int:

@@ -25,9 +25,12 @@ from jax import Array
 from valuedice.algorithms import sac
 from valuedice.algorithms.settings import MEASURING, check_hidden, check_not_negative, check_positive, check_share
 from valuedice.algorithms.value_dice import Apply, apply_chunks, apply_rows, residual_terms, weighted_mean
-from valuedice.losses import gradient_penalty, interpolate
+from valuedice.errors import InputError
+from valuedice.losses import blind_to, gradient_penalty, interpolate
 from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, mlp_init
 from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
+
+REWARDS = ("minus-log-zeta", "zeta")
 
 
 def dual_terms(x: Array, log_zeta: Array) -> Array:
@@ -123,6 +126,13 @@ class DualDICE:
         check_positive(self, "nu_lr", "zeta_lr")
         check_not_negative(self, "gradient_penalty")
         check_hidden(self.ratio_hidden)
+        if self.reward not in REWARDS:
+            raise InputError(f"reward is {self.reward!r}; it must be one of: {', '.join(REWARDS)}")
+
+    @classmethod
+    def paper(cls) -> DualDICE:
+        """The settings of the source's comparison: SAC with those of the appendix."""
+        return cls(sac=sac.PAPER)
 
     @property
     def batch_size(self) -> int:
@@ -187,7 +197,12 @@ class DualDICE:
             terms = self.terms(nu, zeta, state.learner, ratio_batch, key_action)
             objective = self.objective(terms, ratio_batch)
             between = jax.lax.stop_gradient(interpolate(terms.rows, key_mix))
-            smooth_nu, smooth_zeta = (gradient_penalty(partial(critic, net), between) for net in (nu, zeta))
+            # The absorbing row lies in the middle of the normalised ones: a slope along its mark that is held at 1
+            # would say that it is better or worse than they, whatever the data say.
+            smooth_nu, smooth_zeta = (
+                gradient_penalty(blind_to(partial(critic, net), state.learner.spec.obs_size), between)
+                for net in (nu, zeta)
+            )
             total = objective + self.gradient_penalty * (smooth_nu - smooth_zeta)
             return total, {"objective": objective, "nu_penalty": smooth_nu, "zeta_penalty": smooth_zeta}
 
@@ -210,5 +225,5 @@ class DualDICE:
         terms = self.terms(state.nu, state.zeta, state.learner, ratio_batch, key_action, apply_chunks)
         return {
             "kl_estimate": 1 - self.objective(terms, ratio_batch),
-            "log_zeta_expert": jnp.mean(terms.log_zeta_expert),
+            "log_zeta_expert": weighted_mean(terms.log_zeta_expert, batch.expert_weight),
         } | self.sac.diagnose(state.learner, batch)

@@ -235,3 +235,15 @@ IMITATOR = SAC(
     critic_lr=1e-3, actor_lr=3e-4, batch_size=256, update_every=1, random_steps=1_000, training_starts=1_000
 )
 """As it learns within DAC and DualDICE: from rewards that are themselves being learned, in few steps."""
+
+PAPER = SAC(
+    critic_lr=1e-3,
+    actor_lr=1e-5,
+    orthogonal_penalty=1e-4,
+    batch_size=256,
+    updates_per_step=4,
+    update_every=1,
+    random_steps=2_000,
+    training_starts=1_000,
+)
+"""The same with the settings of ValueDICE's appendix."""

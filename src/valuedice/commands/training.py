@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from valuedice.algorithms import ALGORITHMS
+from valuedice.algorithms import ALGORITHMS, BC, DAC, GAIL, DualDICE
 from valuedice.commands import parse, say, value_of
 from valuedice.errors import InputError
 
@@ -78,6 +78,9 @@ def train_command(args: list[str]) -> int:
         namespace={"__doc__": TrainOptions.__doc__},
     )
     if folder is not None:
+        begun = config["command"].get("preset", "default")
+        if value_of("--preset", args) not in (None, begun):
+            raise InputError(f"{folder} was begun with --preset {begun}; resume it without --preset, or start anew")
         default = options(**as_begun(config, Path(folder), kind, TrainOptions))
     else:
         default = options(algorithm=preset(name, value_of("--preset", args)))
@@ -90,7 +93,8 @@ def preset(name: str, wanted: str | None) -> Any:
     if wanted != "paper":
         return kind()
     if not hasattr(kind, "paper"):
-        raise InputError(f"{name} has no preset 'paper': its defaults are the paper's; leave --preset away")
+        why = "its defaults are the paper's" if name == "value-dice" else "the paper does not say its settings"
+        raise InputError(f"{name} has no preset 'paper': {why}; leave --preset away")
     return kind.paper()
 
 
@@ -137,7 +141,7 @@ def run_training(options: Any) -> int:
     check_machine(options)
     acts = options.algorithm.pace is not None
     if options.env is None and options.demos is None and not options.offline:
-        first = FIRST_RUN if acts else {k: v for k, v in FIRST_RUN.items() if k != "steps"}
+        first = FIRST_RUNS.get(type(options.algorithm), FIRST_RUN)
         options = replace(options, **{k: v for k, v in first.items() if getattr(options, k) is None})
     env, steps, updates = options.env, options.steps, options.updates
     if options.demos is None:
@@ -199,6 +203,14 @@ def as_command(options: Any, command: Any) -> dict[str, Any]:
 
 FIRST_RUN: dict[str, Any] = {"env": "CartPole-v1", "demos": "cartpole", "episodes": 1, "steps": 3_000}
 """What `valuedice train` does without options."""
+
+FIRST_RUNS: dict[type, dict[str, Any]] = {
+    BC: {"env": "CartPole-v1", "demos": "cartpole", "updates": 3_000},
+    DAC: {"env": "Pendulum-v1", "demos": "pendulum", "episodes": 5, "steps": 5_000},
+    DualDICE: {"env": "Pendulum-v1", "demos": "pendulum", "episodes": 5, "steps": 5_000},
+    GAIL: {"env": "CartPole-v1", "demos": "cartpole", "steps": 50_000},
+}
+"""What the others do: within SAC actions are continuous, and on-policy learning takes more steps."""
 
 
 def default_folder(task: str, seed: int) -> Path:
