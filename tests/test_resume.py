@@ -264,7 +264,7 @@ def test_a_newer_run_folder_is_refused(pendulum, whole, tmp_path):
     shutil.copytree(whole, tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     (tmp_path / "run" / "config.json").write_text(json.dumps(config | {"format": 99}))
-    with pytest.raises(InputError, match="format 99, this version resumes 2; it needs a newer version"):
+    with pytest.raises(InputError, match="format 99, this version resumes 3; it needs a newer version"):
         train(pendulum, "Pendulum-v1", tmp_path / "run", resume=True)
 
 
