@@ -43,6 +43,8 @@ TASKS: dict[str, dict[str, Any]] = {
     },
     "discrete": {"env": "CartPole-v1", "demos": "cartpole", "steps": 1500, "eval_every": 50},
 }
+TASKS["cloning"] = TASKS["offline"] | {"updates": 60000, "eval_every": 1000}
+"""Its updates are so quick that a shorter run is over before it can be killed."""
 TASKS["expert"] = {"env": "Pendulum-v1", "target_return": 1e9, "max_steps": 1500, "eval_every": 50}
 KNOWN_TO_EXPERTS = {*EVERY, *TASKS["expert"]} - {"episodes"}
 PATIENCE = 300.0

@@ -29,7 +29,7 @@ def test_a_run_killed_three_times_ends_as_if_it_had_not_been(
 
 
 SERIES = [
-    *((algorithm, "offline" if kind.pace is None else "online") for algorithm, kind in ALGORITHMS.items()),
+    *((algorithm, "cloning" if kind.pace is None else "online") for algorithm, kind in ALGORITHMS.items()),
     ("value-dice", "offline"),
     ("value-dice", "discrete"),
     ("sac", "expert"),
