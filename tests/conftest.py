@@ -1,9 +1,17 @@
-"""How properties are checked (without a deadline, which a busy machine would miss), and where code is cached."""
+"""How properties are checked (without a deadline, which a busy machine would miss), where code is cached, and
+commands that tests run."""
+
+from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from commanding import Result, contents
 from hypothesis import settings
+
+from valuedice.cli import main
 
 # Commands that tests start share what they compile, and leave the user's own cache alone.
 os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parent.parent / ".pytest_cache" / "xdg")
@@ -11,3 +19,38 @@ os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parent.parent / ".pytest_cache
 settings.register_profile("default", deadline=None)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.load_profile("default")
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run(capsys) -> Callable[..., Result]:
+    def command(*args: object) -> Result:
+        try:
+            code = main([str(arg) for arg in args])
+        except SystemExit as stop:  # help
+            code = int(stop.code or 0)
+        return Result(code, *capsys.readouterr())
+
+    return command
+
+
+@pytest.fixture
+def refused(run) -> Callable[..., str]:
+    """Runs a command that must fail, and gives back its message."""
+
+    def command(*args: object) -> str:
+        before = contents()
+        result = run(*args)
+        assert result.code == 2
+        assert result.out == ""
+        assert result.err.startswith("valuedice: error: ")
+        assert result.err.count("\n") == 1
+        assert result.err.endswith("\n")
+        assert contents() == before
+        return result.err
+
+    return command

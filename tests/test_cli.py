@@ -7,41 +7,17 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from commanding import ROWS, pendulum, store, with_entry
 from gymnasium import spaces
 
 from valuedice import __version__, load_demos
-from valuedice.cli import main
-from valuedice.demos import shipped_demos
-
-ROWS = 6
-ENDS = np.array([0, 0, 1, 0, 0, 1], bool)
-
-
-def pendulum(**changes: Any) -> dict[str, Any]:
-    """Two episodes in the shape of Pendulum-v1."""
-    observations = np.linspace(-1, 1, 3 * ROWS).reshape(ROWS, 3)
-    arrays = {
-        "observations": observations,
-        "actions": np.linspace(-2, 2, ROWS)[:, None],
-        "next_observations": observations + 0.1,
-        "terminations": np.zeros(ROWS, bool),
-        "truncations": ENDS,
-        "rewards": np.arange(ROWS, dtype=np.float32),
-    }
-    return {key: array for key, array in (arrays | changes).items() if array is not None}
-
-
-def with_entry(array: np.ndarray, value: float) -> np.ndarray:
-    copy = array.copy()
-    copy[4, 0] = value
-    return copy
 
 
 class Odd(gym.Env[Any, Any]):
@@ -60,6 +36,9 @@ ODD: dict[str, tuple[spaces.Space[Any], spaces.Space[Any]]] = {
 }
 
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
+
 @pytest.fixture(autouse=True)
 def _odd_environments() -> Iterator[None]:
     for name, (observations, actions) in ODD.items():
@@ -68,58 +47,6 @@ def _odd_environments() -> Iterator[None]:
     yield
     for name in ODD:
         del gym.registry[f"valuedice-tests/{name}-v0"]
-
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-class Result:
-    """How a command ended, and what it said."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def run(capsys) -> Callable[..., Result]:
-    def command(*args: object) -> Result:
-        try:
-            code = main([str(arg) for arg in args])
-        except SystemExit as stop:  # help
-            code = int(stop.code or 0)
-        return Result(code, *capsys.readouterr())
-
-    return command
-
-
-@pytest.fixture
-def refused(run) -> Callable[..., str]:
-    """Runs a command that must fail, and gives back its message."""
-
-    def command(*args: object) -> str:
-        before = contents()
-        result = run(*args)
-        assert result.code == 2
-        assert result.out == ""
-        assert result.err.startswith("valuedice: error: ")
-        assert result.err.count("\n") == 1
-        assert result.err.endswith("\n")
-        assert contents() == before
-        return result.err
-
-    return command
-
-
-def contents() -> dict[str, bytes]:
-    """Every file and folder here."""
-    return {str(p): p.read_bytes() if p.is_file() else b"" for p in Path().rglob("*")}
-
-
-def store(**changes: Any) -> Path:
-    np.savez("demos.npz", **pendulum(**changes))
-    return Path("demos.npz")
 
 
 ONLINE = ("train", "--env", "Pendulum-v1", "--demos", "demos.npz", "--out", "run")
@@ -364,80 +291,6 @@ def test_help_of_train_explains_every_hyperparameter(run):
 def test_the_version_is_printed(run):
     result = run("--version")
     assert (result.code, result.out) == (0, f"valuedice {__version__}\n")
-
-
-def test_inspect_reports_what_training_would_refuse(run):
-    store(actions=with_entry(pendulum()["actions"], np.nan))
-    result = run("demos", "inspect", "demos.npz")
-    assert result.code == 0
-    assert "actions: 1 entry that is no finite number, first NaN at row 1, column 0 of episode 1" in result.out
-
-
-def test_inspect_without_a_name_lists_what_is_shipped(run):
-    lines = run("demos", "inspect").out.splitlines()
-    assert [line.split()[0] for line in lines[1:-1]] == list(shipped_demos())
-    assert lines[1].split() == ["cartpole", "11", "5500", "500", "±", "0", "4", "2", "discrete"]
-
-
-def test_inspect_compares_with_an_environment(run):
-    store()
-    assert "findings: none" not in run("demos", "inspect", "demos.npz").out  # s′ and the next s differ
-    report = run("demos", "inspect", "demos.npz", "--env", "CartPole-v1").out
-    assert "observations have 3 features, those of CartPole-v1 4" in report
-    assert "actions are continuous, those of CartPole-v1 discrete" in report
-    store(actions=np.full((ROWS, 1), 2.5))
-    assert "actions out of bounds: 6 entries" in run("demos", "inspect", "demos.npz", "--env", "Pendulum-v1").out
-
-
-def test_converted_demonstrations_hold_the_same_episodes(run):
-    rows = pendulum()
-    np.savez("d4rl.npz", **pendulum(terminations=None, truncations=None, terminals=np.zeros(ROWS), timeouts=ENDS))
-    result = run("demos", "convert", "d4rl.npz", "own.npz")
-    assert result.code == 0
-    assert result.out == "own.npz: 2 episodes, 6 steps, mean return 7.5\n"
-    back = load_demos("own.npz")
-    assert [len(episode) for episode in back.episodes] == [3, 3]
-    together = np.concatenate([episode.observations for episode in back.episodes])
-    np.testing.assert_allclose(together, rows["observations"], rtol=1e-6)
-
-
-def test_conversion_refuses_to_overwrite(refused):
-    store()
-    Path("own.npz").write_text("precious")
-    assert "own.npz exists" in refused("demos", "convert", "demos.npz", "own.npz")
-    command = ("demos", "collect", "--policy", "random", "--env", "Pendulum-v1", "--episodes", 1)
-    assert "own.npz exists" in refused(*command, "--out", "own.npz")
-
-
-def test_conversion_into_a_missing_folder_is_refused(refused):
-    store()
-    assert "cannot write" in refused("demos", "convert", "demos.npz", "no/own.npz")
-
-
-def authors() -> None:
-    rows = pendulum()
-    names = {"states": rows["observations"], "next_states": rows["next_observations"], "dones": ENDS}
-    np.savez("authors.npz", **names, actions=rows["actions"])
-
-
-def test_the_ambiguity_of_dones_is_one_warning_of_one_line(run):
-    authors()
-    result = run("demos", "inspect", "authors.npz")
-    assert result.code == 0
-    assert result.err.startswith("valuedice: warning: authors.npz: `dones` does not tell")
-    assert result.err.count("\n") == 1
-    for dones_are, said in (("terminated", "2 terminated"), ("truncated", "0 terminated")):
-        result = run("demos", "inspect", "authors.npz", "--dones-are", dones_are)
-        assert result.err == ""
-        assert said in result.out
-
-
-def test_collecting_refuses_what_it_cannot_do(refused):
-    command = ("demos", "collect", "--env", "Pendulum-v1", "--out", "own.npz", "--episodes")
-    assert "0 episodes" in refused(*command, 0, "--policy", "random")
-    assert "negative" in refused(*command, 1, "--policy", "random", "--seed", -1)
-    assert "no policy at nobody" in refused(*command, 1, "--policy", "nobody")
-    assert "no function 'nowhere:act'" in refused(*command, 1, "--policy", "nowhere:act")
 
 
 def test_evaluating_refuses_what_it_cannot_do(refused):

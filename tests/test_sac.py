@@ -150,7 +150,7 @@ def test_the_soft_value_of_a_quadratic_reward_is_learned():
     settings: dict[str, Any] = {
         "critic_lr": 3e-3,
         "actor_lr": 3e-3,
-        "alpha_lr": 1e-20,
+        "alpha_lr": 0.0,  # the price stays
         "initial_alpha": alpha,
         "target_rate": 0.05,
     }
@@ -190,7 +190,7 @@ def test_an_update_is_deterministic_and_keeps_shapes():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"discount": 1.0}, {"target_rate": 0.0}, {"critic_lr": 0.0}, {"hidden": ()}, {"random_steps": -1}]
+    "settings", [{"discount": 1.0}, {"target_rate": 0.0}, {"critic_lr": 0.0}, {"hidden": ()}, {"alpha_lr": -1.0}]
 )
 def test_settings_without_sense_are_refused_by_name(settings):
     with pytest.raises(InputError, match=next(iter(settings))):

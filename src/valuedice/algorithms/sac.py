@@ -103,7 +103,7 @@ class SAC:
     actor_lr: float = 1e-3
     """Step size of the policy."""
     alpha_lr: float = 1e-3
-    """Step size of the logarithm of the temperature α."""
+    """Step size of the logarithm of the temperature α; with 0 it keeps its first value."""
     initial_alpha: float = 0.1
     """The temperature at first: what an action's entropy is worth, in units of the reward."""
     target_rate: float = 0.005
@@ -133,9 +133,9 @@ class SAC:
         check_share(self, "discount")
         if not 0 < self.target_rate <= 1:
             raise InputError(f"target_rate is {self.target_rate}; it must be above 0 and at most 1")
-        check_positive(self, "critic_lr", "actor_lr", "alpha_lr", "initial_alpha")
+        check_positive(self, "critic_lr", "actor_lr", "initial_alpha")
         check_positive(self, "batch_size", "updates_per_step", "update_every")
-        check_not_negative(self, "orthogonal_penalty", "random_steps", "training_starts")
+        check_not_negative(self, "alpha_lr", "orthogonal_penalty", "random_steps", "training_starts")
         check_hidden(self.hidden)
 
     @property
