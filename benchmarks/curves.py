@@ -7,6 +7,7 @@ In each folder given, the runs `NAME-seedN` with the same NAME are one experimen
 from __future__ import annotations
 
 import csv
+import json
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -17,10 +18,12 @@ from matplotlib.figure import Figure
 
 
 def read(run: Path) -> dict[str, np.ndarray]:
-    """Columns of a run's metrics."""
+    """Columns of a run's metrics. What an expert in the making is measured by is its target."""
     with (run / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
-    return {name: np.array([float(row[name] or "nan") for row in rows]) for name in rows[0]}
+    columns = {name: np.array([float(row[name] or "nan") for row in rows]) for name in rows[0]}
+    target = json.loads((run / "config.json").read_text()).get("target_return")
+    return columns if target is None else columns | {"target": np.full(len(rows), target)}
 
 
 def experiments(folder: Path) -> dict[str, list[dict[str, np.ndarray]]]:
@@ -45,6 +48,7 @@ def write_table(groups: dict[str, list[dict[str, np.ndarray]]], path: Path) -> N
             row += [f"{normalized.mean():.3f}", " ".join(f"{value:.3f}" for value in normalized)]
             late = [run["normalized_return"][-(len(run["step"]) // 4) :].mean() for run in runs]
             row.append(f"{np.mean(late):.3f}")
+            row = [name, *("" if "nan" in str(entry) else entry for entry in row[1:])]
             table.writerow(row)
             print(*row, sep=", ")
 
@@ -58,8 +62,11 @@ def draw(groups: dict[str, list[dict[str, np.ndarray]]], path: Path) -> None:
         for run in runs:
             axes.plot(run[clock], run["return_mean"], color="tab:blue", alpha=0.35, linewidth=1)
         mean = np.mean([run["return_mean"] for run in runs], axis=0)
-        axes.plot(runs[0][clock], mean, color="tab:blue", linewidth=2, label=f"mean of {len(runs)}")
-        axes.axhline(runs[0]["expert_return"][-1], color="black", linestyle="--", linewidth=1, label="expert")
+        label = f"mean of {len(runs)}" if len(runs) > 1 else "one run"
+        axes.plot(runs[0][clock], mean, color="tab:blue", linewidth=2, label=label)
+        goal = "target" if "target" in runs[0] else "expert"
+        level = runs[0].get("target", runs[0]["expert_return"])[-1]
+        axes.axhline(level, color="black", linestyle="--", linewidth=1, label=goal)
         axes.set_title(name, fontsize=10)
         axes.set_xlabel("environment steps" if clock == "step" else "updates")
         axes.spines[["top", "right"]].set_visible(False)

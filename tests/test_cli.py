@@ -227,6 +227,12 @@ def test_a_nonsensical_number_is_refused_by_its_name(refused, option, value, say
     assert says in refused(*ONLINE, option, value)
 
 
+def test_a_nonsensical_number_inside_an_algorithm_is_refused_by_its_name(refused):
+    store()
+    message = refused("train", "dac", *ONLINE[1:], "--critic-lr", "0")
+    assert message.startswith("valuedice: error: critic_lr is 0.0; it must be positive")
+
+
 @pytest.mark.parametrize("updates", ["0", "-3"])
 def test_a_nonsensical_number_of_updates_is_refused(refused, updates):
     store()

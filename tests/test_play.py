@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import imageio.v3 as iio
 import numpy as np
@@ -100,6 +101,23 @@ def test_an_episode_of_mujoco_is_filmed_without_a_screen(stage, tmp_path, capsys
     frames = iio.imread(out)
     assert len(frames) == 4
     assert frames.std() > 10
+
+
+@pytest.mark.parametrize("env", ["HalfCheetah-v5", "Hopper-v5"])
+def test_a_body_that_runs_away_stays_in_the_picture(stage, env):
+    film = open_stage(env)
+    try:
+        here = film.render()
+        task: Any = film.unwrapped
+        task.set_state(task.data.qpos + np.eye(len(task.data.qpos))[0] * 20, task.data.qvel)
+        # 20 metres further; the floor's pattern repeats, and nothing else is there to be seen.
+        there = film.render()
+    finally:
+        film.close()
+    # Warm colours are the body's: the floor has none.
+    bodies = [np.mean(frame[..., 0].astype(int) - frame[..., 2] > 30) for frame in (here, there)]
+    assert bodies[0] > 0.01
+    assert bodies[1] > 0.8 * bodies[0]
 
 
 def test_a_policy_of_another_task_is_refused(stage, tmp_path: Path):

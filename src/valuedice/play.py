@@ -34,6 +34,7 @@ def open_stage(env: str) -> gym.Env[Any, Any]:
     try:
         with quiet_compiler():
             stage = limit_time(gym.make(env, render_mode="rgb_array", disable_env_checker=True))
+            go_along(stage)
             stage.reset(seed=0)
             stage.render()
     except gym.error.NameNotFound as error:
@@ -46,6 +47,18 @@ def open_stage(env: str) -> gym.Env[Any, Any]:
             "(Debian: libegl1, libgl1) or OSMesa (libosmesa6, with MUJOCO_GL=osmesa)"
         ) from None
     return stage
+
+
+def go_along(stage: gym.Env[Any, Any]) -> None:
+    """Films with the camera that follows the body, where a MuJoCo model has one; Gymnasium's own choice stands
+    still in some tasks, and what runs leaves the picture."""
+    renderer = getattr(stage.unwrapped, "mujoco_renderer", None)
+    if renderer is not None:
+        import mujoco
+
+        camera = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
+        if camera >= 0:
+            renderer.camera_id = camera
 
 
 def film(policy: Policy, env: str, seed: int, every: int = 1) -> Iterator[np.ndarray]:

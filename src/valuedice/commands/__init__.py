@@ -50,4 +50,6 @@ def unboxed(box: str) -> str:
     lines = [text for line in colourless(box).splitlines() if (text := line.strip("│╭╮╰╯ "))][1:]
     rules = [place for place, line in enumerate(lines) if not line.strip("─-")] + [len(lines)]
     start = 1 if rules[0] == 0 else 0
-    return " ".join(lines[start : rules[start]]).rstrip(".") or "bad options"
+    sentence = " ".join(lines[start : rules[start]]).rstrip(".")
+    # Where a setting was refused inside what an algorithm contains, the place in the code says nothing to a user.
+    return re.sub(r"^Error parsing algorithm\.\w+: ", "", sentence) or "bad options"
