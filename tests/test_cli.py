@@ -351,6 +351,13 @@ def test_training_says_what_came_of_it_and_quiet_says_nothing(run):
     assert Path("second/policy.safetensors").read_bytes() == Path("first/policy.safetensors").read_bytes()
 
 
+def test_without_env_and_demos_a_shipped_demonstration_is_imitated(run):
+    assert run("train", *SMALL, "--steps", 4, "--out", "run", "--quiet").code == 0
+    config = json.loads(Path("run/config.json").read_text())
+    assert (config["env"], config["episodes"]) == ("HalfCheetah-v5", 1)
+    assert Path(config["demos"]).name == "halfcheetah.npz"
+
+
 def test_without_out_a_new_folder_is_made_each_time(run):
     store()
     for _ in range(2):

@@ -201,7 +201,7 @@ def as_command(options: Any, command: Any) -> dict[str, Any]:
     return noted
 
 
-FIRST_RUN: dict[str, Any] = {"env": "CartPole-v1", "demos": "cartpole", "episodes": 1, "steps": 3_000}
+FIRST_RUN: dict[str, Any] = {"env": "HalfCheetah-v5", "demos": "halfcheetah", "episodes": 1, "steps": 10_000}
 """What `valuedice train` does without options."""
 
 FIRST_RUNS: dict[type, dict[str, Any]] = {
