@@ -68,7 +68,9 @@ def draw(groups: dict[str, list[dict[str, np.ndarray]]], path: Path) -> None:
         level = runs[0].get("target", runs[0]["expert_return"])[-1]
         axes.axhline(level, color="black", linestyle="--", linewidth=1, label=goal)
         axes.set_title(name, fontsize=10)
-        axes.set_xlabel("environment steps" if clock == "step" else "updates")
+        axes.locator_params(axis="x", nbins=4)
+        axes.xaxis.set_major_formatter(lambda count, _: f"{count / 1000:,g}")
+        axes.set_xlabel(f"thousand {'environment steps' if clock == 'step' else 'updates'}")
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("return of the mean action")
     figure.axes[0].legend(frameon=False, fontsize=8, loc="lower right")
