@@ -107,11 +107,11 @@ def test_an_episode_of_mujoco_is_filmed_without_a_screen(stage, tmp_path, capsys
 def test_a_body_that_runs_away_stays_in_the_picture(stage, env):
     film = open_stage(env)
     try:
-        here = film.render()
+        here = np.asarray(film.render())
         task: Any = film.unwrapped
         task.set_state(task.data.qpos + np.eye(len(task.data.qpos))[0] * 20, task.data.qvel)
         # 20 metres further; the floor's pattern repeats, and nothing else is there to be seen.
-        there = film.render()
+        there = np.asarray(film.render())
     finally:
         film.close()
     # Warm colours are the body's: the floor has none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -54,11 +55,8 @@ def go_along(stage: gym.Env[Any, Any]) -> None:
     still in some tasks, and what runs leaves the picture."""
     renderer = getattr(stage.unwrapped, "mujoco_renderer", None)
     if renderer is not None:
-        import mujoco
-
-        camera = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
-        if camera >= 0:
-            renderer.camera_id = camera
+        with contextlib.suppress(KeyError):
+            renderer.camera_id = renderer.model.camera("track").id
 
 
 def film(policy: Policy, env: str, seed: int, every: int = 1) -> Iterator[np.ndarray]:
