@@ -190,7 +190,15 @@ def test_an_update_is_deterministic_and_keeps_shapes():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"discount": 1.0}, {"target_rate": 0.0}, {"critic_lr": 0.0}, {"hidden": ()}, {"alpha_lr": -1.0}]
+    "settings",
+    [
+        {"discount": 1.0},
+        {"target_rate": 0.0},
+        {"critic_lr": 0.0},
+        {"alpha_lr": -1.0},
+        {"hidden": ()},
+        {"random_steps": -1},
+    ],
 )
 def test_settings_without_sense_are_refused_by_name(settings):
     with pytest.raises(InputError, match=next(iter(settings))):
