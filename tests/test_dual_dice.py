@@ -12,6 +12,7 @@ import optax
 import pytest
 from numpy.testing import assert_allclose
 
+import valuedice as vd
 from valuedice.algorithms import SAC, DualDICE
 from valuedice.algorithms.dual_dice import dual_objective, dual_terms
 from valuedice.algorithms.value_dice import bellman_residual
@@ -145,3 +146,15 @@ def test_without_replay_regularisation_the_ratio_ignores_replay_rows():
     assert_allclose(first.nu[0].kernel, other.nu[0].kernel)
     assert_allclose(first.zeta[0].kernel, other.zeta[0].kernel)
     assert not np.allclose(first.learner.critics[0][0].kernel, other.learner.critics[0][0].kernel)
+
+
+@pytest.mark.slow
+def test_dual_dice_reaches_the_goal_as_the_expert_does():
+    # A car that does not reach the goal has a return below 0, the expert one of 92. Every episode of the expert
+    # ends in the task, so this also learns what the absorbing state is worth.
+    task = "MountainCarContinuous-v0"
+    demos = vd.collect_demos("valuedice.scripted:mountain_car", task, episodes=3, seed=0, noise=0.3)
+    sac = SAC(hidden=(64, 64), batch_size=128, actor_lr=3e-4, update_every=1, random_steps=500, training_starts=500)
+    algorithm = DualDICE(nu_lr=1e-3, ratio_hidden=(64, 64), sac=sac)
+    run = vd.train(algorithm, demos, task, steps=2_500, eval_every=2_500, quiet=True)
+    assert run.metrics[-1]["return_mean"] >= 80
