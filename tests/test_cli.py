@@ -245,6 +245,15 @@ def test_options_that_belong_to_the_other_way_of_training_are_refused(refused):
     assert "--updates" in refused(*OFFLINE, "--steps", 10)
 
 
+@pytest.mark.parametrize("name", ["dac", "dual-dice", "gail"])
+def test_what_cannot_learn_offline_says_so_and_never_advises_it(refused, name):
+    store()
+    for more in ((), ("--demos", "demos.npz"), ("--demos", "demos.npz", "--env", "Pendulum-v1")):
+        assert f"{name} cannot learn offline" in refused("train", name, "--offline", *more)
+    for more in ((), ("--env", "Pendulum-v1", "--updates", 5)):
+        assert "--offline" not in refused("train", name, "--demos", "demos.npz", *more)
+
+
 def test_what_training_cannot_do_without_is_asked_for(refused):
     store()
     assert "--env" in refused("train", "--demos", "demos.npz")

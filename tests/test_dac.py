@@ -89,6 +89,16 @@ def test_the_absorbing_state_has_a_reward_and_a_value_of_its_own():
     assert_allclose(value.mean(), reward[0] / (1 - 0.5), rtol=0.05)
 
 
+def test_the_penalty_says_nothing_of_the_absorbing_mark():
+    # Weights on the mark alone, units that a bias keeps active: no slope is seen, and the penalty is (0 - 1)².
+    algorithm = DAC(sac=SMALL, discriminator_hidden=(8,))
+    state = algorithm.init(jax.random.key(0), SPEC)
+    first, last = state.discriminator
+    on_mark = first._replace(kernel=jnp.zeros_like(first.kernel).at[SPEC.obs_size].set(7.0), bias=jnp.ones(8))
+    _, metrics = update(algorithm, replace(state, discriminator=[on_mark, last]), Batch(rows(0), None, rows(1)))
+    assert_allclose(metrics["discriminator_penalty"], 1.0, atol=1e-4)
+
+
 def test_expert_rows_take_their_share_of_what_is_learned_from():
     expert, replay = rows(0), rows(1)
     seen = []

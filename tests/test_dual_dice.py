@@ -111,11 +111,13 @@ def test_an_unknown_reward_is_refused():
 
 
 def test_the_penalties_say_nothing_of_the_absorbing_mark():
-    # With weights on the mark alone no slope is seen, and each penalty is (0 - 1)², whatever the weights.
+    # With weights on the mark alone, and units that a bias keeps active, no slope is seen, and each penalty is
+    # (0 - 1)², whatever the weights.
     algorithm = DualDICE(sac=SAC(hidden=(8,), batch_size=16), ratio_hidden=(8,))
     state = algorithm.init(jax.random.key(0), SPEC)
     marked = [layer._replace(kernel=layer.kernel) for layer in state.nu]
-    marked[0] = marked[0]._replace(kernel=jnp.zeros_like(marked[0].kernel).at[SPEC.obs_size].set(7.0))
+    on_mark = jnp.zeros_like(marked[0].kernel).at[SPEC.obs_size].set(7.0)
+    marked[0] = marked[0]._replace(kernel=on_mark, bias=jnp.ones(8))
     state = replace(state, nu=marked, zeta=[*jax.tree.map(jnp.copy, marked[:-1]), state.zeta[-1]])
     _, metrics = update(algorithm, state, Batch(rows(0), rows(0).obs, rows(1)))
     assert_allclose([metrics["nu_penalty"], metrics["zeta_penalty"]], 1.0, atol=1e-4)
@@ -137,6 +139,21 @@ def test_nu_descends_and_zeta_ascends_and_each_penalty_is_its_own():
 
 
 update = jax.jit(DualDICE.update, static_argnums=0)
+
+
+def test_a_step_of_nu_lowers_the_objective_and_a_step_of_zeta_raises_it():
+    batch = Batch(rows(0), rows(0).obs, rows(1))
+    algorithm = DualDICE(sac=SAC(hidden=(8,), batch_size=16), ratio_hidden=(32,), gradient_penalty=0.0)
+    before = algorithm.init(jax.random.key(0), SPEC)
+    after, metrics = update(algorithm, before, batch)
+    _, key_action, _ = jax.random.split(before.key, 3)
+
+    def objective(nu: Any, zeta: Any) -> float:
+        return float(algorithm.objective(algorithm.terms(nu, zeta, before.learner, batch, key_action), batch))
+
+    assert_allclose(metrics["objective"], objective(before.nu, before.zeta), rtol=1e-5)
+    assert objective(after.nu, before.zeta) < objective(before.nu, before.zeta) - 1e-4
+    assert objective(before.nu, after.zeta) > objective(before.nu, before.zeta) + 1e-4
 
 
 def test_without_replay_regularisation_the_ratio_ignores_replay_rows():

@@ -114,11 +114,12 @@ def test_an_absorbing_state_that_counts_bootstraps_without_a_bonus_for_entropy()
 
 
 def test_the_action_in_an_absorbing_state_is_fixed():
-    # The targets depend on the action alone, and are zero where it is zero.
+    # The targets depend on the action alone, and are zero where it is zero. One unit only: features that are all
+    # alike standardise to zero whatever the action.
     rows, reward, sac = rows_of(after=1.0), REWARD, SAC(hidden=(4,))
     state = flat_state(sac, alpha=100.0)
     first = state.targets[0][0]
-    targets = [[Dense(first.kernel.at[3:].set(1.0), first.bias), Dense(jnp.ones((4, 1)), jnp.zeros(1))]] * 2
+    targets = [[Dense(first.kernel.at[3:, 0].set(1.0), first.bias), Dense(jnp.ones((4, 1)), jnp.zeros(1))]] * 2
     _, metrics = step(sac, replace(state, targets=targets), rows, reward, absorbing=True)
     assert_allclose(metrics["critic_loss"], loss_for(reward), rtol=1e-5)
 

@@ -139,7 +139,7 @@ def check_budget(
 ) -> int:
     """How many steps (or offline: updates) to make."""
     if env is not None and updates is not None:
-        raise InputError("updates are counted offline only; give steps, or leave the environment out (--offline)")
+        raise InputError("updates are counted offline only; in an environment, give steps")
     if env is None and steps is not None:
         raise InputError("steps need an environment; give updates for offline training")
     total = (DEFAULT_STEPS if steps is None else steps) if env is not None else updates

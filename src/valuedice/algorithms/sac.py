@@ -246,4 +246,4 @@ PAPER = SAC(
     random_steps=2_000,
     training_starts=1_000,
 )
-"""The same with the settings of ValueDICE's appendix."""
+"""The same with the settings of ValueDICE's appendix; the critics' standardised features (`q_values`) stay."""

@@ -136,10 +136,15 @@ def rebuilt(kind: Any, settings: dict[str, Any]) -> Any:
 def run_training(options: Any) -> int:
     """Loads what the options name, trains, and says what came of it."""
     from valuedice.demos import load_demos
-    from valuedice.train import train
+    from valuedice.train import algorithm_name, train
 
     check_machine(options)
-    acts = options.algorithm.pace is not None
+    acts, learns_offline = options.algorithm.pace is not None, options.algorithm.learns_offline
+    if options.offline and not learns_offline:
+        raise InputError(
+            f"{algorithm_name(options.algorithm)} cannot learn offline; name an environment with --env ID instead of "
+            "--offline, or use value-dice or bc"
+        )
     if options.env is None and options.demos is None and not options.offline:
         first = FIRST_RUNS.get(type(options.algorithm), FIRST_RUN)
         options = replace(options, **{k: v for k, v in first.items() if getattr(options, k) is None})
@@ -147,9 +152,11 @@ def run_training(options: Any) -> int:
     if options.demos is None:
         raise InputError("no demonstrations given; name some with --demos FILE.npz")
     if env is None and not options.offline and acts:
-        raise InputError("no environment given; name one with --env ID, or train without one with --offline")
+        instead = ", or train without one with --offline" if learns_offline else ""
+        raise InputError(f"no environment given; name one with --env ID{instead}")
     if updates is not None and not options.offline and acts:
-        raise InputError("--updates is for offline training; add --offline, or give --steps")
+        instead = ", or add --offline" if learns_offline else ""
+        raise InputError(f"--updates is for offline training; give --steps{instead}")
     if steps is not None and options.offline:
         raise InputError("--steps is for training in an environment; give --updates with --offline")
     demos = load_demos(options.demos, options.episodes, options.seed, options.dones_are)

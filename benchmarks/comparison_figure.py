@@ -1,0 +1,68 @@
+"""The algorithms of `comparison.py` in one figure: `python benchmarks/comparison_figure.py results/comparison`.
+
+A panel for each task, a line for each algorithm: the mean of its seeds, and their range. Behavioural cloning takes
+no steps in the environment and is drawn as the level of its last policy. Writes `comparison.png` beside the runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from comparison import CONTESTANTS, TASKS
+from curves import experiments
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+LOOKS: dict[str, tuple[str, str, str]] = {
+    "value-dice": ("ValueDICE", "#1f5fbf", "-"),
+    "dac": ("DAC", "#d95f02", "-"),
+    "dac-paper": ("DAC, paper's settings", "#d95f02", "--"),
+    "dual-dice": ("DualDICE", "#1b9e77", "-"),
+    "gail": ("GAIL", "#7570b3", "-"),
+    "bc": ("cloning", "#666666", "-"),
+    "bc-paper": ("cloning, paper's settings", "#666666", "--"),
+}
+assert LOOKS.keys() == CONTESTANTS.keys()
+
+
+def draw(axes: Any, task: str, groups: dict[str, list[dict[str, np.ndarray]]]) -> None:
+    """One task."""
+    for name, (label, color, dashes) in LOOKS.items():
+        runs = groups.get(f"{task}-{name}")
+        if runs is None:
+            continue
+        returns = np.array([run["normalized_return"] for run in runs])
+        if not runs[0]["step"].any():
+            level = returns[:, -1].mean()
+            axes.axhline(level, color=color, linestyle=dashes, linewidth=1.2, label=label)
+            continue
+        steps = runs[0]["step"] / 1000
+        axes.plot(steps, returns.mean(0), color=color, linestyle=dashes, linewidth=1.8, label=label)
+        axes.fill_between(steps, returns.min(0), returns.max(0), color=color, alpha=0.1, linewidth=0)
+    axes.axhline(1, color="black", linestyle=":", linewidth=1)
+    axes.text(20, 1.02, "expert", ha="right", va="bottom", fontsize=8)
+    axes.set_title(task, fontsize=10)
+    axes.set_xlabel("thousand environment steps")
+    axes.set_xlim(0, 20)
+    axes.set_ylim(-0.12, 1.15)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def main(folder: Path) -> None:
+    """Both tasks side by side, with one legend."""
+    groups = experiments(folder)
+    figure = Figure(figsize=(9.5, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, len(TASKS), sharey=True)
+    for axes, task in zip(panels, TASKS, strict=True):
+        draw(axes, task, groups)
+    panels[0].set_ylabel("normalised return")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
+    figure.savefig(folder / "comparison.png", dpi=150)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
