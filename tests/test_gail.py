@@ -156,8 +156,8 @@ def test_the_penalty_lets_the_absorbing_state_be_as_unlike_as_it_is():
 
 
 def test_the_penalty_of_an_update_does_not_see_the_mark():
-    # Half of the expert's rows are the absorbing state, so rows between lie along the mark. A slope of 4 there is not
-    # seen: the penalty is (0 - 1)².
+    # Half of the expert's rows are the absorbing state, so rows between lie along the mark. A slope of 4 there is
+    # not seen: the penalty is (0 - 1)².
     gail = tiny(**FROZEN)
     state = linear(gail.init(jax.random.key(0), SPEC), slope=0.0, bias=0.0, mark=4.0)
     batch = Batch(expert_of([4, 0, 0], loops=4), None, None, rollout=rollout_of([8, 0, 0]))

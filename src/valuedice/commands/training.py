@@ -142,8 +142,8 @@ def run_training(options: Any) -> int:
     acts, learns_offline = options.algorithm.pace is not None, options.algorithm.learns_offline
     if options.offline and not learns_offline:
         raise InputError(
-            f"{algorithm_name(options.algorithm)} cannot learn offline; name an environment with --env ID instead of "
-            "--offline, or use value-dice or bc"
+            f"{algorithm_name(options.algorithm)} cannot learn offline; name an environment with --env ID instead "
+            "of --offline, or use value-dice or bc"
         )
     if options.env is None and options.demos is None and not options.offline:
         first = FIRST_RUNS.get(type(options.algorithm), FIRST_RUN)
