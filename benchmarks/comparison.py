@@ -1,8 +1,9 @@
 """The algorithms side by side: `python benchmarks/comparison.py DEMOS_FOLDER RUNS [--only NAME ...]`.
 
-One trajectory, 20,000 environment steps (behavioural cloning: 20,000 updates), seeds 0 to 2, one thread a run. A
-run that is finished is left alone, one that was interrupted goes on, so this can be started again at any time;
-start it once for each core, with another part of the work. `python benchmarks/curves.py RUNS` makes the table.
+One trajectory, 20,000 environment steps, seeds 0 to 2, one thread a run. Behavioural cloning takes no steps: it has
+20,000 updates, with the paper's small step 80,000, about as many as ValueDICE makes. A run that is finished is left
+alone, one that was interrupted goes on, so this can be started again at any time; start it once for each core, with
+another part of the work. `python benchmarks/curves.py RUNS` makes the table.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ CONTESTANTS: dict[str, list[str]] = {
     "bc-paper": ["bc", "--preset", "paper"],
     "gail": ["gail"],
 }
+BUDGETS = {
+    "bc": ["--updates", "20000"],
+    "bc-paper": ["--updates", "80000", "--eval-every", "4000"],
+}
+STEPS = ["--steps", "20000"]
 TASKS = ("HalfCheetah-v5", "Hopper-v5")
 SEEDS = (0, 1, 2)
 
@@ -44,10 +50,9 @@ def main() -> None:
                 if (out / "config.json").exists():
                     words = ["--resume", str(out)]
                 else:
-                    counted = "--updates" if name.startswith("bc") else "--steps"
                     words = [*CONTESTANTS[name], "--env", task, "--demos", str(options.demos / f"{task}.npz")]
-                    words += ["--episodes", "1", counted, "20000", "--seed", str(seed), "--threads", "1"]
-                    words += ["--out", str(out)]
+                    words += ["--episodes", "1", *BUDGETS.get(name, STEPS), "--seed", str(seed)]
+                    words += ["--threads", "1", "--out", str(out)]
                 print(*words, flush=True)
                 # One that diverges has said so in its folder, and the others are not kept waiting.
                 subprocess.run([*command, *words], check=False)
