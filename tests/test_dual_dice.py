@@ -169,8 +169,7 @@ def test_without_replay_regularisation_the_ratio_ignores_replay_rows():
 def test_dual_dice_reaches_the_goal_as_the_expert_does():
     # A car that does not reach the goal has a return below 0, the expert one of 92. Every episode of the expert
     # ends in the task, so this also learns what the absorbing state is worth.
-    task = "MountainCarContinuous-v0"
-    demos = vd.collect_demos("valuedice.scripted:mountain_car", task, episodes=3, seed=0, noise=0.3)
+    demos, task = vd.load_demos("mountaincar", episodes=3), "MountainCarContinuous-v0"
     sac = SAC(hidden=(64, 64), batch_size=128, actor_lr=3e-4, update_every=1, random_steps=500, training_starts=500)
     algorithm = DualDICE(nu_lr=1e-3, ratio_hidden=(64, 64), sac=sac)
     run = vd.train(algorithm, demos, task, steps=2_500, eval_every=2_500, quiet=True)

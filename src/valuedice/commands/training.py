@@ -214,7 +214,7 @@ FIRST_RUN: dict[str, Any] = {"env": "HalfCheetah-v5", "demos": "halfcheetah", "e
 FIRST_RUNS: dict[type, dict[str, Any]] = {
     BC: {"env": "CartPole-v1", "demos": "cartpole", "updates": 3_000},
     DAC: {"env": "Pendulum-v1", "demos": "pendulum", "episodes": 5, "steps": 5_000},
-    DualDICE: {"env": "Pendulum-v1", "demos": "pendulum", "episodes": 5, "steps": 5_000},
+    DualDICE: {"env": "MountainCarContinuous-v0", "demos": "mountaincar", "episodes": 3, "steps": 4_000},
     GAIL: {"env": "CartPole-v1", "demos": "cartpole", "steps": 50_000},
 }
 """What the others do: within SAC actions are continuous, and on-policy learning takes more steps."""
