@@ -63,7 +63,7 @@ class DAC:
     """Weight of the gradient penalty on the discriminator."""
     discriminator_hidden: tuple[int, ...] = (256, 256)
     """Widths of the discriminator's hidden layers."""
-    expert_share: float = 0.0
+    expert_share: float = 0.25
     """Share of the expert's transitions in the rows that SAC learns from; the rest is replay data."""
     sac: sac.SAC = sac.IMITATOR
     """The reinforcement learner."""
@@ -84,7 +84,7 @@ class DAC:
     @classmethod
     def paper(cls) -> DAC:
         """The settings of ValueDICE's appendix."""
-        return cls(discriminator_lr=1e-3, sac=sac.PAPER)
+        return cls(discriminator_lr=1e-3, expert_share=0.0, sac=sac.PAPER)
 
     @property
     def batch_size(self) -> int:
@@ -133,10 +133,7 @@ class DAC:
         discriminator, opt = adam_step(
             self.discriminator_lr, state.discriminator, gradient, state.discriminator_opt
         )
-        count = round(self.expert_share * len(batch.replay.obs))
-        learned = jax.tree.map(
-            lambda expert, replay: jnp.concatenate([expert[:count], replay[count:]]), batch.expert, batch.replay
-        )
+        learned = sac.with_expert_rows(batch, self.expert_share)
         reward = self.reward(discriminator, learned)
         learner, learning = self.sac.step(state.learner, learned, reward, absorbing=True)
         state = replace(state, discriminator=discriminator, discriminator_opt=opt, learner=learner, key=key)

@@ -108,6 +108,8 @@ class DualDICE:
     """Weight of the gradient penalties on ν and on log ζ."""
     ratio_hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of ν and ζ."""
+    expert_share: float = 0.0
+    """Share of the expert's transitions in the rows that SAC learns from; the rest is replay data."""
     reward: Literal["minus-log-zeta", "zeta"] = "minus-log-zeta"
     """What SAC maximises: -log ζ; or, as an ablation, the paper's g(ζ) = ζ to the letter, which rewards leaving the
     expert, since ζ is the ratio of policy to expert."""
@@ -122,7 +124,7 @@ class DualDICE:
     )
 
     def __post_init__(self) -> None:
-        check_share(self, "replay_regularization")
+        check_share(self, "replay_regularization", "expert_share")
         check_positive(self, "nu_lr", "zeta_lr")
         check_not_negative(self, "gradient_penalty")
         check_hidden(self.ratio_hidden)
@@ -209,9 +211,10 @@ class DualDICE:
         (nu_gradient, zeta_gradient), metrics = jax.grad(saddle, (0, 1), has_aux=True)(state.nu, state.zeta)
         nu, nu_opt = adam_step(self.nu_lr, state.nu, nu_gradient, state.nu_opt)
         zeta, zeta_opt = adam_step(-self.zeta_lr, state.zeta, zeta_gradient, state.zeta_opt)
-        log_zeta = self.log_zeta(zeta, batch.replay)
+        learned = sac.with_expert_rows(batch, self.expert_share)
+        log_zeta = self.log_zeta(zeta, learned)
         reward = -log_zeta if self.reward == "minus-log-zeta" else jnp.exp(log_zeta)
-        learner, learning = self.sac.step(state.learner, batch.replay, reward, absorbing=True)
+        learner, learning = self.sac.step(state.learner, learned, reward, absorbing=True)
         networks = {"nu": nu, "zeta": zeta, "nu_opt": nu_opt, "zeta_opt": zeta_opt}
         return replace(state, **networks, learner=learner, key=key), metrics | learning | {
             "reward": jnp.mean(reward)

@@ -72,6 +72,16 @@ def follow(target: Any, online: Any, rate: float) -> Any:
     return jax.tree.map(lambda slow, fast: slow + rate * (fast - slow), target, online)
 
 
+def with_expert_rows(batch: Batch, share: float) -> Transition:
+    """What an imitator learns from: rows of the replay buffer, a share of them replaced by the expert's."""
+    assert batch.expert is not None
+    assert batch.replay is not None
+    count = round(share * len(batch.replay.obs))
+    return jax.tree.map(
+        lambda expert, replay: jnp.concatenate([expert[:count], replay[count:]]), batch.expert, batch.replay
+    )
+
+
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["actor", "critics", "targets", "log_alpha", "actor_opt", "critics_opt", "alpha_opt", "key"],
