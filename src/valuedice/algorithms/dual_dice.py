@@ -98,9 +98,9 @@ class State:
 class DualDICE:
     """DualDICE for imitation (arXiv:1912.05032, appendix of its source): a density ratio is SAC's reward."""
 
-    replay_regularization: float = 0.1
+    replay_regularization: float = 0.5
     """α: the share of replay data in both terms of the objective."""
-    nu_lr: float = 1e-4
+    nu_lr: float = 1e-3
     """Step size of ν."""
     zeta_lr: float = 1e-3
     """Step size of ζ."""
@@ -108,7 +108,7 @@ class DualDICE:
     """Weight of the gradient penalties on ν and on log ζ."""
     ratio_hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of ν and ζ."""
-    expert_share: float = 0.0
+    expert_share: float = 0.5
     """Share of the expert's transitions in the rows that SAC learns from; the rest is replay data."""
     reward: Literal["minus-log-zeta", "zeta"] = "minus-log-zeta"
     """What SAC maximises: -log ζ; or, as an ablation, the paper's g(ζ) = ζ to the letter, which rewards leaving the
@@ -133,8 +133,8 @@ class DualDICE:
 
     @classmethod
     def paper(cls) -> DualDICE:
-        """The settings of the source's comparison: SAC with those of the appendix."""
-        return cls(sac=sac.PAPER)
+        """The settings of the source's comparison, and SAC with those of the appendix."""
+        return cls(replay_regularization=0.1, nu_lr=1e-4, zeta_lr=1e-3, expert_share=0.0, sac=sac.PAPER)
 
     @property
     def batch_size(self) -> int:
