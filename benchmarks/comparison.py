@@ -3,7 +3,7 @@
 One trajectory, 20,000 environment steps, seeds 0 to 2, one thread a run. Behavioural cloning takes no steps: it has
 20,000 updates, with the paper's small step 80,000, about as many as ValueDICE makes. A run that is finished is left
 alone, one that was interrupted goes on, so this can be started again at any time; start it once for each core, with
-another part of the work. `python benchmarks/curves.py RUNS` makes the table.
+another part of the work. `python benchmarks/comparison_figure.py RUNS` makes table and figure.
 """
 
 from __future__ import annotations

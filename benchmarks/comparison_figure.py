@@ -1,7 +1,8 @@
-"""The algorithms of `comparison.py` in one figure: `python benchmarks/comparison_figure.py results/comparison`.
+"""The runs of `comparison.py` in a table and a figure: `python benchmarks/comparison_figure.py results/comparison`.
 
 A panel for each task, a line for each algorithm: the mean of its seeds, and their range. Behavioural cloning takes
-no steps in the environment and is drawn as the level of its last policy. Writes `comparison.png` beside the runs.
+no steps in the environment and is drawn as the level of its last policy. Writes `table.csv` and `comparison.png`
+beside the runs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from comparison import CONTESTANTS, TASKS
-from curves import experiments
+from curves import experiments, write_table
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -43,10 +44,11 @@ def draw(axes: Any, task: str, groups: dict[str, list[dict[str, np.ndarray]]]) -
         axes.plot(steps, returns.mean(0), color=color, linestyle=dashes, linewidth=1.8, label=label)
         axes.fill_between(steps, returns.min(0), returns.max(0), color=color, alpha=0.1, linewidth=0)
     axes.axhline(1, color="black", linestyle=":", linewidth=1)
-    axes.text(20, 1.02, "expert", ha="right", va="bottom", fontsize=8)
+    axes.text(0.2, 1.02, "expert", va="bottom", fontsize=8)
     axes.set_title(task, fontsize=10)
     axes.set_xlabel("thousand environment steps")
-    axes.set_xlim(0, 20)
+    axes.set_xlim(0, 20.2)
+    axes.set_xticks(range(0, 21, 5))
     axes.set_ylim(-0.12, 1.15)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -54,6 +56,7 @@ def draw(axes: Any, task: str, groups: dict[str, list[dict[str, np.ndarray]]]) -
 def main(folder: Path) -> None:
     """Both tasks side by side, with one legend."""
     groups = experiments(folder)
+    write_table(groups, folder / "table.csv")
     figure = Figure(figsize=(9.5, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(TASKS), sharey=True)
