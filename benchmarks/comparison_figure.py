@@ -49,7 +49,7 @@ def draw(axes: Any, task: str, groups: dict[str, list[dict[str, np.ndarray]]]) -
     axes.set_xlabel("thousand environment steps")
     axes.set_xlim(0, 20.2)
     axes.set_xticks(range(0, 21, 5))
-    axes.set_ylim(-0.12, 1.15)
+    axes.set_ylim(-0.25, 1.15)
     axes.spines[["top", "right"]].set_visible(False)
 
 
