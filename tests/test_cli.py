@@ -212,6 +212,8 @@ NUMBERS = {
     "no batch": ("--batch-size", "0", "batch_size is 0"),
     "no step size": ("--actor-lr", "0", "actor_lr is 0.0"),
     "infinite step size": ("--nu-lr", "inf", "nu_lr is inf"),
+    "no number of seconds": ("--checkpoint-seconds", "nan", "checkpoint_seconds is nan"),
+    "endless seconds": ("--checkpoint-seconds", "inf", "checkpoint_seconds is inf"),
     "negative penalty": ("--gradient-penalty", "-1", "gradient_penalty is -1.0"),
     "no width": ("--hidden", "0", "hidden is (0,)"),
     "steps in words": ("--steps", "many", "--steps"),
@@ -231,6 +233,13 @@ def test_a_nonsensical_number_inside_an_algorithm_is_refused_by_its_name(refused
     store()
     message = refused("train", "dac", *ONLINE[1:], "--critic-lr", "0")
     assert message.startswith("valuedice: error: critic_lr is 0.0; it must be positive")
+
+
+def test_a_run_of_another_algorithm_is_not_resumed(run, refused):
+    store()
+    assert run(*OFFLINE, *SMALL, "--updates", 2, "--quiet").code == 0
+    said = refused("train", "bc", "--resume", "run")
+    assert "run is a run of value-dice, not of bc; leave the algorithm away to resume it" in said
 
 
 @pytest.mark.parametrize("updates", ["0", "-3"])
@@ -353,7 +362,9 @@ def test_training_says_what_came_of_it_and_quiet_says_nothing(run):
     assert "policy: first/policy.safetensors" in loud.out
     assert "expert: 7.5" in loud.out
     lines = loud.err.splitlines()
-    assert [line.partition(",")[0] for line in lines] == ["Pendulum-v1: 1/2 updates", "Pendulum-v1: 2/2 updates"]
+    assert [line.partition(",")[0] for line in lines] == [
+        f"value-dice on Pendulum-v1: {what}" for what in ("the run is in first", "1/2 updates", "2/2 updates")
+    ]
     assert "\x1b" not in loud.err
     quiet = run(*command, "--out", "second", "--quiet")
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
@@ -371,7 +382,10 @@ def test_without_out_a_new_folder_is_made_each_time(run):
     store()
     for _ in range(2):
         assert run("train", "--offline", "--demos", "demos.npz", *SMALL, "--updates", 2, "--quiet").code == 0
-    assert sorted(path.name for path in Path("runs").iterdir()) == ["demos-seed0", "demos-seed0-2"]
+    assert sorted(path.name for path in Path("runs").iterdir()) == [
+        "demos-value-dice-seed0",
+        "demos-value-dice-seed0-2",
+    ]
 
 
 def test_a_reader_that_has_seen_enough_is_no_error():

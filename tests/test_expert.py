@@ -105,9 +105,12 @@ def test_the_command_says_the_return_and_how_to_record(tmp_path, capsys):
     [
         ("--target-return 0", "--env ID is missing"),
         ("--env Pendulum-v1", "--target-return R is missing"),
-        ("--env CartPole-v1 --target-return 0", "SAC learns continuous actions"),
+        ("--env CartPole-v1 --target-return 0", "choose another task, or imitate with value-dice, bc or gail"),
         ("--env Pendulum-v1 --target-return 0 --max-steps 10", "end before the first update"),
         ("--env Pendulum-v1 --target-return 0 --discount 1", "discount is 1.0"),
+        ("--env Pendulum-v1 --target-return nan", "target_return is nan; it must be finite"),
+        ("--env Pendulum-v1 --target-return 0 --target-entropy nan", "target_entropy is nan; it must be finite"),
+        ("--env Pendulum-v1 --target-return 0 --checkpoint-seconds nan", "checkpoint_seconds is nan"),
     ],
 )
 def test_bad_input_is_one_line(arguments, said, tmp_path, capsys, monkeypatch):

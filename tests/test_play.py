@@ -123,3 +123,10 @@ def test_a_body_that_runs_away_stays_in_the_picture(stage, env):
 def test_a_policy_of_another_task_is_refused(stage, tmp_path: Path):
     with pytest.raises(InputError, match="features of an observation: 3 in the policy, 17 in HalfCheetah-v5"):
         next(film(still((3, 1)), "HalfCheetah-v5", 0))
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "0"])
+def test_a_rate_that_is_none_is_refused_before_anything_is_filmed(rate, tmp_path: Path, capsys):
+    assert main(["play", str(tmp_path / "policy"), "--out", str(tmp_path / "x.gif"), "--rate", rate]) == 2
+    assert "it must be finite and at least 0.1" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

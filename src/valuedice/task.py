@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import gymnasium as gym
@@ -109,13 +110,16 @@ def check_types(algorithm: Any, demos: Any, replay_data: Any, *places: EnvRef | 
 def check_mode(name: str, algorithm: Algorithm, env: EnvRef | None, steps: int | None, replay_data: Any) -> None:
     """What an algorithm cannot do."""
     if algorithm.pace is None and steps is not None:
-        raise InputError(f"{name} takes no steps in an environment; give updates instead")
+        raise InputError(f"{name} takes no steps in an environment; give --updates instead")
     if env is None and not algorithm.learns_offline:
         raise InputError(
             f"{name} needs an environment to act in; name one (--env ID), or use value-dice or bc offline"
         )
     if replay_data is not None and not algorithm.uses_replay:
-        raise InputError(f"{name} makes no use of replay data with these settings; leave it out")
+        raise InputError(
+            f"{name} makes no use of replay data with these settings; leave it out, or use value-dice with a "
+            "--replay-regularization above 0"
+        )
 
 
 def check_places(*places: EnvRef | None) -> None:
@@ -147,8 +151,8 @@ def check_budget(
     limits = {"steps" if env is not None else "updates": (total, 1), "eval_every": (eval_every, 1)}
     limits |= {"seed": (seed, 0), "replay_capacity": (capacity, 1), "checkpoint_seconds": (interval, 0)}
     for name, (value, least) in limits.items():
-        if value < least:
-            raise InputError(f"{name} is {value}; it must be at least {least}")
+        if not least <= value < inf:
+            raise InputError(f"{name} is {value}; it must be finite and at least {least}")
     if seed >= 2**32:
         raise InputError(f"seed is {seed}; it must be below 2**32")
     return total

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,8 @@ def train_expert(
     if not isinstance(algorithm, SAC):
         raise InputError(f"{algorithm!r} does not learn from rewards; give SAC()")
     check_places(env)
+    if not isfinite(target_return):
+        raise InputError(f"target_return is {target_return}; it must be finite")
     total = check_budget(env, max_steps, None, eval_every, seed, replay_capacity, checkpoint_seconds)
     check_folder(algorithm, total, out, resume)
     config = {
@@ -242,7 +245,10 @@ def carry_out(
         show = "none" if quiet else "auto"
         goals = {"expert": task.expert_return, "target": schedule.target_return}
         goal = next((f"{name} {value:.0f}" for name, value in goals.items() if value is not None), "")
-        with Watch(show, task.name, schedule.total, unit, goal, training.done, learner.updates) as watch:
+        name = f"{config['algorithm']} on {task.name}"
+        with Watch(show, name, schedule.total, unit, goal, training.done) as watch:
+            if out is not None:
+                watch.say(f"{name}: the run is in {out}")
             follow(training, task, keeper, watch, schedule, config["seed"])
         keeper.finish()
     return Run(learner.policy, training.metrics, learner.algorithm, learner.state, out)
@@ -255,7 +261,7 @@ def follow(training: Training, task: Task, keeper: Keeper, watch: Watch, schedul
         return
     with deferred() as signals:
         for done in training.advance(total, schedule.eval_every):
-            watch.advance(done, learner.updates)
+            watch.advance(done)
             when = f"{done:,} {keeper.unit}"
             row: Metrics = {"step": 0 if training.explorer is None else done, "updates": learner.updates}
             row |= {"wall_seconds": keeper.seconds} | task.no_returns() | {"kl_estimate": None}

@@ -159,7 +159,7 @@ class PPO:
         for name in ("environments", "minibatch"):
             if self.rollout % getattr(self, name):
                 raise InputError(
-                    f"rollout is {self.rollout}, {name} {getattr(self, name)}; the first must be a multiple of it"
+                    f"rollout is {self.rollout}, {name} {getattr(self, name)}; rollout must be a multiple of {name}"
                 )
         check_hidden(self.hidden)
 

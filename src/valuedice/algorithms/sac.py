@@ -18,7 +18,13 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
+from valuedice.algorithms.settings import (
+    check_finite,
+    check_hidden,
+    check_not_negative,
+    check_positive,
+    check_share,
+)
 from valuedice.errors import InputError
 from valuedice.losses import orthogonal_penalty
 from valuedice.networks import Params, actor_init, adam_init, adam_step, gaussian_policy, mlp, mlp_init
@@ -146,6 +152,7 @@ class SAC:
         check_positive(self, "critic_lr", "actor_lr", "initial_alpha")
         check_positive(self, "batch_size", "updates_per_step", "update_every")
         check_not_negative(self, "alpha_lr", "orthogonal_penalty", "random_steps", "training_starts")
+        check_finite(self, "target_entropy")
         check_hidden(self.hidden)
 
     @property
@@ -161,7 +168,10 @@ class SAC:
     def init(self, key: Array, spec: Spec) -> State:
         """Fresh networks and optimisers."""
         if spec.discrete:
-            raise InputError("SAC learns continuous actions, those of this task are discrete; choose another task")
+            raise InputError(
+                "SAC, by which dac and dual-dice learn too, takes continuous actions, those of this task are "
+                "discrete; choose another task, or imitate with value-dice, bc or gail"
+            )
         key, key_actor, *keys = jax.random.split(key, 2 + CRITICS)
         actor = actor_init(key_actor, spec.obs_size, spec.action_size, self.hidden, discrete=False)
         critics = [mlp_init(each, (spec.obs_size + 1 + spec.action_size, *self.hidden, 1)) for each in keys]

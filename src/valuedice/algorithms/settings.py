@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 from valuedice.errors import InputError
@@ -15,14 +15,21 @@ def check_positive(settings: Any, *names: str) -> None:
     """Step sizes, counts."""
     for name in names:
         if not 0 < getattr(settings, name) < inf:
-            raise InputError(f"{name} is {getattr(settings, name)}; it must be positive")
+            raise InputError(f"{name} is {getattr(settings, name)}; it must be positive and finite")
 
 
 def check_not_negative(settings: Any, *names: str) -> None:
     """Weights of penalties, and counts that may be none."""
     for name in names:
         if not 0 <= getattr(settings, name) < inf:
-            raise InputError(f"{name} is {getattr(settings, name)}; it must not be negative")
+            raise InputError(f"{name} is {getattr(settings, name)}; it must be finite and not negative")
+
+
+def check_finite(settings: Any, *names: str) -> None:
+    """Numbers of either sign."""
+    for name in names:
+        if not isfinite(getattr(settings, name)):
+            raise InputError(f"{name} is {getattr(settings, name)}; it must be finite")
 
 
 def check_share(settings: Any, *names: str) -> None:

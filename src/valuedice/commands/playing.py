@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from tyro.conf import Positional
@@ -38,8 +39,8 @@ def play_command(args: list[str]) -> int:
     if not options.policies:
         raise InputError("no policy given; name a policy.safetensors file or a run folder")
     for name, least in (("every", 1), ("frames", 1), ("rate", 0.1), ("seed", 0)):
-        if getattr(options, name) < least:
-            raise InputError(f"{name} is {getattr(options, name)}; it must be at least {least}")
+        if not least <= getattr(options, name) < inf:
+            raise InputError(f"{name} is {getattr(options, name)}; it must be finite and at least {least}")
     from valuedice.play import beside, film, write_film
     from valuedice.policy import load_policy
 

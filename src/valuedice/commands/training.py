@@ -67,7 +67,10 @@ def train_command(args: list[str]) -> int:
             raise InputError(f"no algorithm {name!r}; there are: {', '.join(ALGORITHMS)}")
     folder = value_of("--resume", args)
     config = {} if folder is None else resumable(Path(folder), "train")
-    name = config.get("algorithm", "value-dice") if name is None else name
+    begun = config.get("algorithm", name or "value-dice")
+    if name not in (None, begun):
+        raise InputError(f"{folder} is a run of {begun}, not of {name}; leave the algorithm away to resume it")
+    name = begun
     kind = ALGORITHMS[name]
     flags = Annotated[kind, tyro.conf.arg(name="")]
     options = make_dataclass(
@@ -164,7 +167,8 @@ def run_training(options: Any) -> int:
     if options.replay_data is not None:
         extra = load_demos(options.replay_data, dones_are=options.dones_are)
     place = env or options.eval_env
-    out = options.out or default_folder(place or Path(options.demos).stem, options.seed)
+    task = f"{place or Path(options.demos).stem}-{algorithm_name(options.algorithm)}"
+    out = options.out or default_folder(task, options.seed)
     run = train(
         options.algorithm,
         demos,
