@@ -1,8 +1,8 @@
 """The runs of `comparison.py` in a table and a figure: `python benchmarks/comparison_figure.py results/comparison`.
 
-A panel for each task, a line for each algorithm: the mean of its seeds, and their range. Behavioural cloning takes
-no steps in the environment and is drawn as the level of its last policy. Writes `table.csv` and `comparison.png`
-beside the runs.
+A panel for each task, a line for each algorithm: the mean of its seeds, and a band from the least to the most.
+Behavioural cloning takes no steps in the environment: at the right edge, the mean of its last policies, and their
+range. Writes `table.csv` and `comparison.png` beside the runs.
 """
 
 from __future__ import annotations
@@ -37,8 +37,15 @@ def draw(axes: Any, task: str, groups: dict[str, list[dict[str, np.ndarray]]]) -
             continue
         returns = np.array([run["normalized_return"] for run in runs])
         if not runs[0]["step"].any():
-            level = returns[:, -1].mean()
-            axes.axhline(level, color=color, linestyle=dashes, linewidth=1.2, label=label)
+            last, place = returns[:, -1], 21.0 if name == "bc" else 21.8
+            span = [[last.mean() - last.min()], [last.max() - last.mean()]]
+            marker = {
+                "marker": "o" if dashes == "-" else "s",
+                "markerfacecolor": color if dashes == "-" else "white",
+            }
+            axes.errorbar(
+                [place], [last.mean()], span, color=color, linestyle="none", capsize=2, label=label, **marker
+            )
             continue
         steps = runs[0]["step"] / 1000
         axes.plot(steps, returns.mean(0), color=color, linestyle=dashes, linewidth=1.8, label=label)
@@ -47,7 +54,7 @@ def draw(axes: Any, task: str, groups: dict[str, list[dict[str, np.ndarray]]]) -
     axes.text(0.2, 1.02, "expert", va="bottom", fontsize=8)
     axes.set_title(task, fontsize=10)
     axes.set_xlabel("thousand environment steps")
-    axes.set_xlim(0, 20.2)
+    axes.set_xlim(0, 22.6)
     axes.set_xticks(range(0, 21, 5))
     axes.set_ylim(-0.25, 1.15)
     axes.spines[["top", "right"]].set_visible(False)
@@ -63,6 +70,10 @@ def main(folder: Path) -> None:
     for axes, task in zip(panels, TASKS, strict=True):
         draw(axes, task, groups)
     panels[0].set_ylabel("normalised return")
+    seeds = sorted({len(runs) for name, runs in groups.items() if name.partition("-v5-")[2] in LOOKS})
+    counted = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    about = f"mean of {counted} seeds, shaded from the least to the most; cloning takes no steps: at the right"
+    figure.supxlabel(about, fontsize=8, color="#444444")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
     figure.savefig(folder / "comparison.png", dpi=150)
 

@@ -13,10 +13,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import valuedice as vd
 from valuedice.algorithms import BC
-from valuedice.algorithms.bc import WINDOW, State, log_likelihood
+from valuedice.algorithms.bc import WINDOW, State
 from valuedice.demos.rows import ExpertRows
 from valuedice.errors import InputError
-from valuedice.networks import gaussian_policy
+from valuedice.networks import gaussian_policy, log_likelihood
 from valuedice.types import Batch, Normalizer, Sampling, Spec, Transition
 
 DISCRETE, GAUSSIAN = Spec(1, 3, discrete=True), Spec(1, 1, low=(-1.0,), high=(1.0,))
@@ -43,7 +43,7 @@ def test_the_likeliest_categorical_policy_has_the_frequencies_of_the_data():
     rows = rows_of(np.repeat(np.eye(3), frequencies, axis=0))
     state = learned(BC(lr=3e-3, hidden=(8,)), DISCRETE, rows, 2_000)
     entropy = -np.sum(frequencies / 10 * np.log(frequencies / 10))
-    assert_allclose(-np.mean(log_likelihood(state.actor, DISCRETE, rows, 1e-2)), entropy, atol=1e-4)
+    assert_allclose(-np.mean(log_likelihood(state.actor, DISCRETE, rows.obs, rows.action)), entropy, atol=1e-4)
 
 
 def test_the_likeliest_gaussian_policy_has_the_moments_of_the_data_before_the_tanh():
@@ -58,8 +58,8 @@ def test_the_likeliest_gaussian_policy_has_the_moments_of_the_data_before_the_ta
 def test_an_action_at_the_bound_counts_as_one_inside_it_by_the_clip(clip):
     actor = BC(hidden=(8,)).init(jax.random.key(0), GAUSSIAN).actor
     at_bounds, inside = (rows_of([[bound], [-bound]]) for bound in (1.0, 1 - clip))
-    likelihood = log_likelihood(actor, GAUSSIAN, at_bounds, clip)
-    assert_allclose(likelihood, log_likelihood(actor, GAUSSIAN, inside, 1e-6), rtol=1e-3)
+    likelihood = log_likelihood(actor, GAUSSIAN, at_bounds.obs, at_bounds.action, clip)
+    assert_allclose(likelihood, log_likelihood(actor, GAUSSIAN, inside.obs, inside.action), rtol=1e-3)
     assert np.isfinite(likelihood).all()
 
 

@@ -201,6 +201,13 @@ def test_gradient_penalty_of_a_linear_critic_is_that_of_its_weights():
     assert_allclose(gradient_penalty(lambda row: row @ jnp.array([3.0, 4.0]), rows), (5 - 1) ** 2)
 
 
+def test_a_one_sided_gradient_penalty_lets_a_critic_be_flat():
+    rows = jnp.ones((2, 2))
+    for weights, penalty in (((0.0, 0.0), 0.0), ((0.3, 0.4), 0.0), ((3.0, 4.0), (5 - 1) ** 2)):
+        value = gradient_penalty(lambda row, w=weights: row @ jnp.array(w), rows, one_sided=True)
+        assert_allclose(value, penalty, atol=1e-12)
+
+
 def test_gradient_penalty_takes_one_norm_a_row():
     # The gradient of ‖row‖²/2 is the row: norms 5, 0 and 13.
     rows = jnp.array([[3.0, 4.0], [0.0, 0.0], [5.0, 12.0]])

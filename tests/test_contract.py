@@ -126,6 +126,20 @@ def test_presets_are_the_papers_where_they_differ_from_the_defaults(name):
             preset(name, "paper")
 
 
+def test_the_presets_have_the_papers_numbers():
+    # Its appendix: discriminators and critics 1e-3, policies 1e-5, orthogonal penalty 1e-4, four updates a step; in
+    # the commented-out section ν has 1e-4 and ζ 1e-3. α is 0.1.
+    for name in ("dac", "dual-dice"):
+        sac = preset(name, "paper").sac
+        assert (sac.critic_lr, sac.actor_lr, sac.orthogonal_penalty) == (1e-3, 1e-5, 1e-4)
+        assert (sac.updates_per_step, sac.update_every, sac.hidden) == (4, 1, (256, 256))
+    dual_dice = preset("dual-dice", "paper")
+    assert (dual_dice.nu_lr, dual_dice.zeta_lr, dual_dice.replay_regularization) == (1e-4, 1e-3, 0.1)
+    assert preset("dac", "paper").discriminator_lr == 1e-3
+    cloning, policy = preset("bc", "paper"), vd.ValueDICE()
+    assert (cloning.lr, cloning.orthogonal_penalty) == (policy.actor_lr, policy.orthogonal_penalty) == (1e-5, 1e-4)
+
+
 @every_algorithm
 def test_without_an_environment_it_learns_or_says_in_a_line_why_not(name, tmp_path: Path):
     demos = vd.load_demos("pendulum", episodes=1)

@@ -85,18 +85,30 @@ def test_the_absorbing_state_has_a_reward_and_a_value_of_its_own():
     dead = jax.tree.map(lambda part: part[-1:], replay)
     reward = algorithm.reward(state.discriminator, dead)
     assert reward[0] < -1
+    assert_allclose(
+        algorithm.diagnose(state, Batch(rows(0), None, replay))["absorbing_reward"], reward[0], rtol=1e-5
+    )
     value = q_values(state.learner.critics, jnp.asarray(dead.obs), jnp.asarray(dead.action))
     assert_allclose(value.mean(), reward[0] / (1 - 0.5), rtol=0.05)
 
 
 def test_the_penalty_says_nothing_of_the_absorbing_mark():
     # Weights on the mark alone, units that a bias keeps active: no slope is seen, and the penalty is (0 - 1)².
-    algorithm = DAC(sac=SMALL, discriminator_hidden=(8,))
+    algorithm = DAC(sac=SMALL, discriminator_hidden=(8,), one_sided=False)
     state = algorithm.init(jax.random.key(0), SPEC)
     first, last = state.discriminator
     on_mark = first._replace(kernel=jnp.zeros_like(first.kernel).at[SPEC.obs_size].set(7.0), bias=jnp.ones(8))
     _, metrics = update(algorithm, replace(state, discriminator=[on_mark, last]), Batch(rows(0), None, rows(1)))
     assert_allclose(metrics["discriminator_penalty"], 1.0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("one_sided", "penalty"), [(True, 0.0), (False, 1.0)])
+def test_a_one_sided_penalty_lets_the_logit_be_flat(one_sided, penalty):
+    algorithm = DAC(sac=SMALL, discriminator_hidden=(8,), one_sided=one_sided)
+    state = algorithm.init(jax.random.key(0), SPEC)
+    flat = replace(state, discriminator=jax.tree.map(jnp.zeros_like, state.discriminator))
+    _, metrics = update(algorithm, flat, Batch(rows(0), None, rows(1)))
+    assert_allclose(metrics["discriminator_penalty"], penalty, atol=1e-4)
 
 
 def test_expert_rows_take_their_share_of_what_is_learned_from():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from numpy.testing import assert_allclose
 
 import valuedice as vd
 from valuedice.algorithms import SAC, DualDICE
-from valuedice.algorithms.dual_dice import dual_objective, dual_terms
+from valuedice.algorithms.dual_dice import dual_objective, dual_terms, log_ratio
 from valuedice.algorithms.value_dice import bellman_residual
 from valuedice.errors import InputError
 from valuedice.ring import NEXT, ONLY_STATE_0, kl_divergence, occupancy, stochastic_expert
@@ -115,14 +116,13 @@ def test_an_unknown_reward_is_refused():
 
 
 def test_the_penalties_say_nothing_of_the_absorbing_mark():
-    # With weights on the mark alone, and units that a bias keeps active, no slope is seen, and each penalty is
+    # With weights on the mark alone, and units that a bias keeps active, no slope is seen: the two-sided penalty is
     # (0 - 1)², whatever the weights.
-    algorithm = DualDICE(sac=SAC(hidden=(8,), batch_size=16), ratio_hidden=(8,))
+    algorithm = DualDICE(sac=SAC(hidden=(8,), batch_size=16), ratio_hidden=(8,), one_sided=False)
     state = algorithm.init(jax.random.key(0), SPEC)
-    marked = [layer._replace(kernel=layer.kernel) for layer in state.nu]
-    on_mark = jnp.zeros_like(marked[0].kernel).at[SPEC.obs_size].set(7.0)
-    marked[0] = marked[0]._replace(kernel=on_mark, bias=jnp.ones(8))
-    state = replace(state, nu=marked, zeta=[*jax.tree.map(jnp.copy, marked[:-1]), state.zeta[-1]])
+    on_mark = jnp.zeros_like(state.nu[0].kernel).at[SPEC.obs_size].set(jnp.arange(1.0, 9.0))
+    marked = state.nu[0]._replace(kernel=on_mark, bias=jnp.linspace(1.0, 2.0, 8))
+    state = replace(state, nu=[marked, state.nu[1]], zeta=[jax.tree.map(jnp.copy, marked), state.zeta[1]])
     _, metrics = update(algorithm, state, Batch(rows(0), rows(0).obs, rows(1)))
     assert_allclose([metrics["nu_penalty"], metrics["zeta_penalty"]], 1.0, atol=1e-4)
 
@@ -136,13 +136,50 @@ def test_each_penalty_keeps_its_own_network_smooth():
         state = algorithm.init(jax.random.key(0), SPEC)
         for _ in range(300):
             state, changes[penalty] = update(algorithm, state, batch)
-    # A strong penalty makes both networks' slopes 1; if one were ascended the wrong way it would explode.
+    # A strong penalty makes ν's slopes 1 and ζ's at most 1; if one were ascended the wrong way it would explode.
     assert changes[1e4]["nu_penalty"] < 0.2
     assert changes[1e4]["zeta_penalty"] < 0.2
     assert changes[0.0]["zeta_penalty"] > changes[1e4]["zeta_penalty"]
 
 
 update = jax.jit(DualDICE.update, static_argnums=0)
+
+
+@pytest.mark.parametrize("one_sided", [True, False])
+def test_a_ratio_of_one_can_be_learned(one_sided):
+    # With ν = 0 everywhere x is 0, and so is the best log ζ; a two-sided penalty keeps it from there. Units may not
+    # die on the way: there must be a slope to leave by.
+    sac = SAC(hidden=(8,), batch_size=16)
+    algorithm = DualDICE(sac=sac, ratio_hidden=(32,), nu_lr=1e-12, zeta_lr=1e-2, one_sided=one_sided)
+    state = algorithm.init(jax.random.key(0), SPEC)
+    state = replace(state, nu=jax.tree.map(jnp.zeros_like, state.nu))
+    for _ in range(400):
+        state, _ = update(algorithm, state, Batch(rows(0), rows(0).obs, rows(0)))
+    log_zeta = algorithm.log_zeta(state.zeta, rows(0))
+    assert (jnp.abs(log_zeta).max() < 0.1) == one_sided
+    slopes = jax.vmap(jax.grad(partial(log_ratio, state.zeta)))(jnp.append(rows(2).obs, rows(2).action, axis=1))
+    assert jnp.all(jnp.linalg.norm(slopes, axis=1) > 0)
+
+
+def test_an_absorbing_state_goes_on_to_have_a_value():
+    # Targets are 2 everywhere, critics 1, log ζ and so the reward 0: with γ = 0.99 the error is 1 - 1.98.
+    algorithm = DualDICE(sac=SAC(hidden=(8,), batch_size=16), ratio_hidden=(8,), zeta_lr=1e-12)
+    state = algorithm.init(jax.random.key(0), SPEC)
+
+    def constant(params: Any, value: float) -> Any:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return [*zeros[:-1], zeros[-1]._replace(bias=jnp.full(1, value))]
+
+    learner = replace(
+        state.learner,
+        critics=[constant(params, 1.0) for params in state.learner.critics],
+        targets=[constant(params, 2.0) for params in state.learner.targets],
+        log_alpha=jnp.log(1e-20),
+    )
+    ends = rows(1)._replace(next_obs=np.tile(np.array([0, 0, 1], np.float32), (16, 1)))
+    state = replace(state, learner=learner, zeta=constant(state.zeta, 0.0))
+    _, metrics = update(replace(algorithm, expert_share=0.0), state, Batch(rows(0), rows(0).obs, ends))
+    assert_allclose(metrics["critic_loss"], (1 - 1.98) ** 2, rtol=1e-5)
 
 
 def test_a_step_of_nu_lowers_the_objective_and_a_step_of_zeta_raises_it():

@@ -14,13 +14,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import valuedice as vd
 from valuedice.algorithms import GAIL, PPO
-from valuedice.algorithms.gail import State, absorbing_row, policy_rows
+from valuedice.algorithms.gail import State, policy_rows
 from valuedice.bench.flops import gail_products, ppo_products
 from valuedice.bench.worker import random_batch
 from valuedice.demos.rows import episode_weights
 from valuedice.errors import InputError
 from valuedice.learner import run_updates
-from valuedice.losses import blind_to, gradient_penalty
+from valuedice.losses import absorbing_row, blind_to, gradient_penalty
 from valuedice.networks import Dense, categorical_policy, critic
 from valuedice.types import Batch, Rollout, Sampling, Spec, Transition
 
@@ -254,3 +254,18 @@ def test_evaluating_more_often_does_not_change_what_is_learned(pendulum):
     runs = [vd.train(tiny(), pendulum, "Pendulum-v1", steps=24, eval_every=n, **QUICK) for n in (24, 5)]
     for one, other in zip(runs[0].policy.layers, runs[1].policy.layers, strict=True):
         assert_array_equal(one[0], other[0])
+
+
+def test_the_policy_learns_from_the_logit_of_the_absorbing_state_where_the_task_ends():
+    # A discriminator that says 3 of everything, and values of 0: what follows an end is worth 3/(1-γ), so with
+    # (1-γ) V every target is (1-γ) 3 + γ 3 = 3, and the loss of the values is 3²/2.
+    gail = replace(tiny(discriminator_lr=1e-12), ppo=PPO(**TINY_PPO, value_lr=1e-12))
+    state = gail.init(jax.random.key(0), SPEC)
+    last = state.discriminator[-1]
+    three = [*state.discriminator[:-1], Dense(jnp.zeros_like(last.kernel), jnp.full(1, 3.0))]
+    state = replace(
+        state, discriminator=three, ppo=replace(state.ppo, value=jax.tree.map(jnp.zeros_like, state.ppo.value))
+    )
+    rollout = rollout_of([3, 3, 2], terminated=8)
+    _, metrics = jax.jit(gail.update)(state, Batch(expert_of([3, 3, 2]), None, None, rollout=rollout))
+    assert_allclose(metrics["value_loss"], 3.0**2 / 2, rtol=1e-5)

@@ -12,10 +12,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from valuedice.algorithms import PPO
-from valuedice.algorithms.ppo import State, adapted, advantages, clip_norm, clipped_surrogate, log_probs, values
+from valuedice.algorithms.ppo import State, adapted, advantages, clip_norm, clipped_surrogate, values
 from valuedice.bench.flops import ppo_products
 from valuedice.errors import InputError
-from valuedice.networks import Dense, categorical_policy, gaussian_policy
+from valuedice.networks import Dense, categorical_policy, gaussian_policy, log_likelihood
 from valuedice.types import Rollout, Spec
 
 GAMMA, LAMBDA = 0.9, 0.8
@@ -248,12 +248,12 @@ def test_a_step_is_deterministic_and_keeps_shapes():
 
 
 @pytest.mark.parametrize("spec", [Spec(2, 3), Spec(2, 3, discrete=True)])
-def test_log_probs_are_those_of_the_policy_row_by_row(spec):
+def test_likelihoods_are_those_of_the_policy_row_by_row(spec):
     state = PPO(hidden=(4,)).init(jax.random.key(0), spec)
     obs, action = jnp.zeros((5, 3)), jnp.eye(3)[jnp.array([0, 1, 2, 0, 1])] * 0.9
     policy = categorical_policy if spec.discrete else gaussian_policy
     expected = [policy(state.actor, row).log_prob(taken) for row, taken in zip(obs, action, strict=True)]
-    assert_allclose(log_probs(state.actor, spec, obs, action), np.array(expected), rtol=1e-5)
+    assert_allclose(log_likelihood(state.actor, spec, obs, action), np.array(expected), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

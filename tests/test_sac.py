@@ -15,6 +15,7 @@ from valuedice.algorithms import SAC
 from valuedice.algorithms.sac import State, actor_loss, critic_loss, follow, q_values, soft_value, temperature_loss
 from valuedice.bench.flops import sac_products
 from valuedice.errors import InputError
+from valuedice.losses import orthogonal_penalty
 from valuedice.networks import Dense, gaussian_policy
 from valuedice.train import train_expert
 from valuedice.types import Batch, Spec, Transition
@@ -129,6 +130,17 @@ def test_the_absorbing_state_teaches_the_policy_nothing():
     before = sac.init(jax.random.key(0), SPEC)
     after, _ = step(sac, before, rows, reward, absorbing=True)
     jax.tree.map(assert_array_equal, after.actor, before.actor)
+
+
+def test_the_orthogonal_penalty_moves_the_policy_towards_orthogonal_columns():
+    # Flat critics, and entropy that is worth nothing: without a penalty the policy stays as it is.
+    before = flat_state(SAC(hidden=(4,)), alpha=1e-20)
+    penalties = {}
+    for weight in (0.0, 1.0):
+        after, _ = step(SAC(hidden=(4,), orthogonal_penalty=weight), before, rows_of(), REWARD)
+        penalties[weight] = float(orthogonal_penalty(after.actor))
+    assert_allclose(penalties[0.0], orthogonal_penalty(before.actor), rtol=1e-5)
+    assert penalties[1.0] < 0.999 * penalties[0.0]
 
 
 def test_rewards_may_come_from_elsewhere():

@@ -10,17 +10,18 @@ import jax.numpy as jnp
 from jax import Array
 
 from valuedice.networks import Params, critic
-from valuedice.types import Metrics
+from valuedice.types import Metrics, Spec
 
 # Keeps the norm of a zero gradient differentiable.
 NORM_EPS = 1e-12
 
 
-def gradient_penalty(critic: Callable[[Array], Array], rows: Array) -> Array:
-    """E (‖∇critic(row)‖ - 1)², one norm a row (Gulrajani et al., 2017)."""
+def gradient_penalty(critic: Callable[[Array], Array], rows: Array, *, one_sided: bool = False) -> Array:
+    """E (‖∇critic(row)‖ - 1)², one norm a row (Gulrajani et al., 2017); one-sided, slopes below 1 cost nothing."""
     gradients = jax.vmap(jax.grad(critic))(rows)
     norms = jnp.sqrt(jnp.sum(gradients**2, axis=1) + NORM_EPS)
-    return jnp.mean((norms - 1) ** 2)
+    excess = jnp.maximum(norms - 1, 0.0) if one_sided else norms - 1
+    return jnp.mean(excess**2)
 
 
 def interpolate(rows: list[Array], key: Array) -> Array:
@@ -37,8 +38,20 @@ def blind_to(critic: Callable[[Array], Array], column: int | None) -> Callable[[
     return lambda row: critic(row.at[column].set(jax.lax.stop_gradient(row[column])))
 
 
+def absorbing_row(spec: Spec) -> Array:
+    """[s, a] of the absorbing state: its mark, and the fixed action."""
+    return jnp.zeros(spec.obs_size + 1 + spec.action_size).at[spec.obs_size].set(1.0)
+
+
 def discriminator_loss(
-    params: Params, expert: Array, other: Array, key: Array, penalty: float, free: int | None = None
+    params: Params,
+    expert: Array,
+    other: Array,
+    key: Array,
+    penalty: float,
+    free: int | None = None,
+    *,
+    one_sided: bool = False,
 ) -> tuple[Array, Metrics]:
     """Minus the objective of GAIL (Equation 5) for h = sigmoid(logit) on rows [s, a], and the gradient penalty, but
     for the slope along the column `free`.
@@ -48,7 +61,8 @@ def discriminator_loss(
     logit = jax.vmap(partial(critic, params))(jnp.concatenate([expert, other]))
     logit_expert, logit_other = jnp.split(logit, [len(expert)])
     cross_entropy = jnp.mean(jax.nn.softplus(-logit_expert)) + jnp.mean(jax.nn.softplus(logit_other))
-    smooth = gradient_penalty(blind_to(partial(critic, params), free), interpolate([expert, other], key))
+    between = interpolate([expert, other], key)
+    smooth = gradient_penalty(blind_to(partial(critic, params), free), between, one_sided=one_sided)
     metrics = {
         "discriminator_loss": cross_entropy,
         "discriminator_penalty": smooth,

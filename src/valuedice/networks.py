@@ -83,7 +83,7 @@ def critic_init(key: Array, obs_size: int, action_size: int, hidden: Sequence[in
 
 
 def critic(params: Params, row: Array) -> Array:
-    """ν([s, a]) of one row."""
+    """A number for one row [s, a]: ν, or the logit of a discriminator."""
     return mlp(params, row)[0]
 
 
@@ -152,6 +152,13 @@ def gaussian_policy(params: Params, obs: Array) -> TanhGaussian:
 def categorical_policy(params: Params, obs: Array) -> Categorical:
     """π(·|s) for discrete actions."""
     return Categorical(mlp(params, obs[:-1]))
+
+
+def log_likelihood(params: Params, spec: Spec, obs: Array, action: Array, clip: float = ACTION_EPS) -> Array:
+    """log π(a|s) of rows; continuous actions at the bound are taken to be `clip` inside."""
+    if spec.discrete:
+        return jax.vmap(lambda row, taken: categorical_policy(params, row).log_prob(taken))(obs, action)
+    return jax.vmap(lambda row, taken: gaussian_policy(params, row).log_prob(taken, clip))(obs, action)
 
 
 def expected_value(

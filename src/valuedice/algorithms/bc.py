@@ -26,23 +26,13 @@ from valuedice.networks import (
     actor_init,
     adam_init,
     adam_step,
-    categorical_policy,
-    gaussian_policy,
+    log_likelihood,
     policy_entropy,
 )
 from valuedice.types import Batch, Metrics, Sampling, Spec, Transition
 
 WINDOW = 500
 """Updates over which the loss on held-out rows is averaged before it is compared."""
-
-
-def log_likelihood(actor: Params, spec: Spec, rows: Transition, action_clip: float) -> Array:
-    """log π(a|s) of each row."""
-    if spec.discrete:
-        return jax.vmap(lambda obs, action: categorical_policy(actor, obs).log_prob(action))(rows.obs, rows.action)
-    return jax.vmap(lambda obs, action: gaussian_policy(actor, obs).log_prob(action, action_clip))(
-        rows.obs, rows.action
-    )
 
 
 @partial(
@@ -126,7 +116,7 @@ class BC:
 
     def loss(self, actor: Params, spec: Spec, rows: Transition) -> Array:
         """J_BC = -E log π(a|s) (Equation 1)."""
-        return -jnp.mean(log_likelihood(actor, spec, rows, self.action_clip))
+        return -jnp.mean(log_likelihood(actor, spec, rows.obs, rows.action, self.action_clip))
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """A step down the loss and its regularisation; then, a look at held-out rows."""
@@ -176,14 +166,16 @@ class BC:
         """
         assert batch.expert is not None
         assert batch.expert_weight is not None
-        likelihood = log_likelihood(state.actor, state.spec, batch.expert, self.action_clip)
+        expert, clip = batch.expert, self.action_clip
+        likelihood = log_likelihood(state.actor, state.spec, expert.obs, expert.action, clip)
         # A row of no weight is the absorbing state's.
         loss = -jnp.sum(jnp.where(batch.expert_weight > 0, batch.expert_weight * likelihood, 0.0))
-        entropy = policy_entropy(state.actor, state.spec, batch.expert.obs, jax.random.key(0))
+        entropy = policy_entropy(state.actor, state.spec, expert.obs, jax.random.key(0))
         metrics: Metrics = {"expert_loss": loss, "entropy": entropy}
         if batch.held_out is None:
             return metrics
-        alive = batch.held_out.obs[:, -1] < 0.5
-        unseen = log_likelihood(state.actor, state.spec, batch.held_out, self.action_clip)
+        held_out = batch.held_out
+        alive = held_out.obs[:, -1] < 0.5
+        unseen = log_likelihood(state.actor, state.spec, held_out.obs, held_out.action, clip)
         metrics["held_out_loss"] = -jnp.sum(jnp.where(alive, unseen, 0.0)) / jnp.sum(alive)
         return metrics | {"converged": (state.stale >= self.patience).astype(jnp.float32)}

@@ -23,7 +23,7 @@ from jax import Array
 
 from valuedice.algorithms import sac
 from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
-from valuedice.losses import discriminator_loss
+from valuedice.losses import absorbing_row, discriminator_loss
 from valuedice.networks import Params, adam_init, adam_step, critic, mlp_init
 from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
 
@@ -61,6 +61,8 @@ class DAC:
     """Step size of the discriminator."""
     gradient_penalty: float = 10.0
     """Weight of the gradient penalty on the discriminator."""
+    one_sided: bool = True
+    """Whether the logit is free to be flatter than slope 1: it is flat where buffer and expert are alike."""
     discriminator_hidden: tuple[int, ...] = (256, 256)
     """Widths of the discriminator's hidden layers."""
     expert_share: float = 0.25
@@ -84,7 +86,7 @@ class DAC:
     @classmethod
     def paper(cls) -> DAC:
         """The settings of ValueDICE's appendix."""
-        return cls(discriminator_lr=1e-3, expert_share=0.0, sac=sac.PAPER)
+        return cls(discriminator_lr=1e-3, one_sided=False, expert_share=0.0, sac=sac.PAPER)
 
     @property
     def batch_size(self) -> int:
@@ -129,6 +131,7 @@ class DAC:
             # The absorbing row lies in the middle of the normalised ones: a bounded slope along its mark would
             # bound how much worse than they it can be, and dying would pay.
             state.learner.spec.obs_size,
+            one_sided=self.one_sided,
         )
         discriminator, opt = adam_step(
             self.discriminator_lr, state.discriminator, gradient, state.discriminator_opt
@@ -143,5 +146,8 @@ class DAC:
         """`kl_estimate` is KL(dRB ‖ dE) as far as the discriminator knows it: of the replay buffer, not of the
         policy, and the buffer keeps its random beginnings."""
         assert batch.replay is not None
-        distance = -jnp.mean(self.reward(state.discriminator, batch.replay))
-        return {"kl_estimate": distance} | self.sac.diagnose(state.learner, batch)
+        measures = {
+            "kl_estimate": -jnp.mean(self.reward(state.discriminator, batch.replay)),
+            "absorbing_reward": critic(state.discriminator, absorbing_row(state.learner.spec)),
+        }
+        return measures | self.sac.diagnose(state.learner, batch)

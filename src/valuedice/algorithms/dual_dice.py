@@ -27,7 +27,7 @@ from valuedice.algorithms.settings import MEASURING, check_hidden, check_not_neg
 from valuedice.algorithms.value_dice import Apply, apply_chunks, apply_rows, residual_terms, weighted_mean
 from valuedice.errors import InputError
 from valuedice.losses import blind_to, gradient_penalty, interpolate
-from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, mlp_init
+from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, mlp, mlp_init
 from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
 
 REWARDS = ("minus-log-zeta", "zeta")
@@ -58,6 +58,12 @@ def dual_objective(
         return expert
     replay = weighted_mean(dual_terms(x_replay, log_zeta_replay) - x_replay, replay_weight)
     return (1 - alpha) * expert + alpha * replay
+
+
+def log_ratio(zeta: Params, row: Array) -> Array:
+    """log ζ([s, a]) of one row. Its features are standardised: where policy and expert are alike log ζ is flat, and
+    the units of a plain network on the way there die, after which it follows nothing any more."""
+    return mlp(zeta, row, standardize=True)[0]
 
 
 class Terms(NamedTuple):
@@ -106,6 +112,8 @@ class DualDICE:
     """Step size of ζ."""
     gradient_penalty: float = 10.0
     """Weight of the gradient penalties on ν and on log ζ."""
+    one_sided: bool = True
+    """Whether log ζ is free to be flatter than slope 1: it is flat where policy and expert are alike."""
     ratio_hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of ν and ζ."""
     expert_share: float = 0.5
@@ -134,7 +142,8 @@ class DualDICE:
     @classmethod
     def paper(cls) -> DualDICE:
         """The settings of the source's comparison, and SAC with those of the appendix."""
-        return cls(replay_regularization=0.1, nu_lr=1e-4, zeta_lr=1e-3, expert_share=0.0, sac=sac.PAPER)
+        rates = {"nu_lr": 1e-4, "zeta_lr": 1e-3}
+        return cls(replay_regularization=0.1, **rates, one_sided=False, expert_share=0.0, sac=sac.PAPER)
 
     @property
     def batch_size(self) -> int:
@@ -176,7 +185,7 @@ class DualDICE:
 
     def log_zeta(self, zeta: Params, rows: Transition, apply: Apply = apply_rows) -> Array:
         """log ζ(s, a) of each row."""
-        return apply(partial(critic, zeta), jnp.concatenate([rows.obs, rows.action], axis=1))
+        return apply(partial(log_ratio, zeta), jnp.concatenate([rows.obs, rows.action], axis=1))
 
     def objective(self, terms: Terms, batch: Batch) -> Array:
         """J."""
@@ -201,10 +210,10 @@ class DualDICE:
             between = jax.lax.stop_gradient(interpolate(terms.rows, key_mix))
             # The absorbing row lies in the middle of the normalised ones: a slope along its mark that is held at 1
             # would say that it is better or worse than they, whatever the data say.
-            smooth_nu, smooth_zeta = (
-                gradient_penalty(blind_to(partial(critic, net), state.learner.spec.obs_size), between)
-                for net in (nu, zeta)
-            )
+            mark = state.learner.spec.obs_size
+            smooth_nu = gradient_penalty(blind_to(partial(critic, nu), mark), between)
+            free_zeta = blind_to(partial(log_ratio, zeta), mark)
+            smooth_zeta = gradient_penalty(free_zeta, between, one_sided=self.one_sided)
             total = objective + self.gradient_penalty * (smooth_nu - smooth_zeta)
             return total, {"objective": objective, "nu_penalty": smooth_nu, "zeta_penalty": smooth_zeta}
 

@@ -21,16 +21,11 @@ from jax import Array
 from valuedice.algorithms.ppo import PPO, values
 from valuedice.algorithms.ppo import State as PPOState
 from valuedice.algorithms.settings import MEASURING, check_hidden, check_not_negative, check_positive
-from valuedice.losses import discriminator_loss
+from valuedice.losses import absorbing_row, discriminator_loss
 from valuedice.networks import Params, adam_init, adam_step, critic, mlp_init, policy_entropy
 from valuedice.types import Batch, Metrics, Pace, Rollout, Sampling, Spec
 
 LEARNER = PPO()
-
-
-def absorbing_row(spec: Spec) -> Array:
-    """[s, a] of the absorbing state: its mark, and the fixed action."""
-    return jnp.zeros(spec.obs_size + 1 + spec.action_size).at[spec.obs_size].set(1.0)
 
 
 def policy_rows(rollout: Rollout, discount: float) -> tuple[Array, Array]:

@@ -26,8 +26,7 @@ from valuedice.networks import (
     actor_init,
     adam_init,
     adam_step,
-    categorical_policy,
-    gaussian_policy,
+    log_likelihood,
     mlp,
     mlp_init,
     policy_entropy,
@@ -83,12 +82,6 @@ def adapted(scale: Array, change: Array, target: float) -> Array:
     """The share of the largest step size with which the next update should change the policy as much as it ought
     to: the divergence grows with the square of the step."""
     return jnp.minimum(1.0, scale * jnp.clip(jnp.sqrt(target / (change + EPS)), 1 / FASTEST_CHANGE, FASTEST_CHANGE))
-
-
-def log_probs(actor: Params, spec: Spec, obs: Array, action: Array) -> Array:
-    """log π(a|s) of each row."""
-    policy = categorical_policy if spec.discrete else gaussian_policy
-    return jax.vmap(lambda row, taken: policy(actor, row).log_prob(taken))(obs, action)
 
 
 def values(params: Params, obs: Array) -> Array:
@@ -193,7 +186,7 @@ class PPO:
         normal = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + EPS)
 
         obs, action = (part.reshape(-1, part.shape[-1]) for part in (rollout.obs, rollout.action))
-        old = log_probs(state.actor, state.spec, obs, action)
+        old = log_likelihood(state.actor, state.spec, obs, action)
         rows = (obs, action, old, normal.ravel(), target.ravel())
         key, key_order, key_entropy = jax.random.split(state.key, 3)
         orders = jax.vmap(lambda each: jax.random.permutation(each, self.rollout))(
@@ -226,7 +219,7 @@ class PPO:
         obs, action, old, advantage, target = (part[order] for part in rows)
 
         def policy_loss(actor: Params) -> tuple[Array, Metrics]:
-            log_prob = log_probs(actor, spec, obs, action)
+            log_prob = log_likelihood(actor, spec, obs, action)
             gain = clipped_surrogate(log_prob, old, advantage, self.clip)
             if self.entropy_bonus:
                 gain = gain + self.entropy_bonus * policy_entropy(actor, spec, obs, key)

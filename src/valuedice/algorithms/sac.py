@@ -245,7 +245,7 @@ class SAC:
         return replace(state, **networks, **moments, log_alpha=log_alpha, key=key), metrics
 
     def diagnose(self, state: State, batch: Batch) -> Metrics:
-        """The spread of the critics over rows of the replay: what π believes to be worth."""
+        """The spread of the critics over rows of the replay: what π believes that they are worth."""
         assert batch.replay is not None
         q = jnp.min(q_values(state.critics, batch.replay.obs, batch.replay.action), axis=0)
         return {"q_std": jnp.std(q), "q_min": jnp.min(q), "q_max": jnp.max(q)}
