@@ -124,9 +124,9 @@ class Replay:
                     self._close(terminated=end[-1, 0] == 2)
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sampling: Sampling) -> Transition:
-        """Random rows. Both terms of ValueDICE's and DualDICE's objective see the same ones, so their weights need not
-        be exact: a start is drawn by drawing a row, and taking it or the start of its episode. DAC, which compares
-        them with the expert's, has these drawn alike."""
+        """Random rows. Both terms of ValueDICE's and DualDICE's objective see the same ones, so their weights need
+        not be exact: a start is drawn by drawing a row, and taking it or the start of its episode. DAC, which
+        compares them with the expert's, has these drawn alike."""
         numbers = rng.integers(self.oldest, self.count, shape)
         if sampling.scheme == "geometric":
             if sampling.initial_states == "starts":

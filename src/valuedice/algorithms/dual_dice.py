@@ -142,8 +142,8 @@ class DualDICE:
     @classmethod
     def paper(cls) -> DualDICE:
         """The settings of the source's comparison, and SAC with those of the appendix."""
-        rates = {"nu_lr": 1e-4, "zeta_lr": 1e-3}
-        return cls(replay_regularization=0.1, **rates, one_sided=False, expert_share=0.0, sac=sac.PAPER)
+        learner = cls(sac=sac.PAPER, expert_share=0.0)
+        return replace(learner, replay_regularization=0.1, nu_lr=1e-4, zeta_lr=1e-3, one_sided=False)
 
     @property
     def batch_size(self) -> int:
