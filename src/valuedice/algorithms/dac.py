@@ -61,8 +61,8 @@ class DAC:
     """Step size of the discriminator."""
     gradient_penalty: float = 10.0
     """Weight of the gradient penalty on the discriminator."""
-    one_sided: bool = True
-    """Whether the logit is free to be flatter than slope 1: it is flat where buffer and expert are alike."""
+    one_sided: bool = False
+    """Whether the logit may be flatter than slope 1, as the log ratio is where buffer and expert are alike."""
     discriminator_hidden: tuple[int, ...] = (256, 256)
     """Widths of the discriminator's hidden layers."""
     expert_share: float = 0.25
@@ -86,7 +86,7 @@ class DAC:
     @classmethod
     def paper(cls) -> DAC:
         """The settings of ValueDICE's appendix."""
-        return cls(discriminator_lr=1e-3, one_sided=False, expert_share=0.0, sac=sac.PAPER)
+        return cls(discriminator_lr=1e-3, expert_share=0.0, sac=sac.PAPER)
 
     @property
     def batch_size(self) -> int:
