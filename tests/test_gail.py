@@ -239,7 +239,7 @@ def test_other_data_are_refused_with_what_to_do(pendulum):
 
 
 def test_fewer_steps_than_a_rollout_are_refused_by_name(pendulum):
-    with pytest.raises(InputError, match=r"7 steps end before the first update, at step 8; .*lower rollout"):
+    with pytest.raises(InputError, match=r"7 steps end before the first update, at step 8; .*lower --rollout"):
         vd.train(tiny(), pendulum, "Pendulum-v1", steps=7)
 
 

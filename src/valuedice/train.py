@@ -12,7 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from valuedice.algorithms import ALGORITHMS, BC, SAC, Algorithm, Learning
+from valuedice.algorithms import ALGORITHMS, SAC, Algorithm, Learning
 from valuedice.demos import Demos
 from valuedice.demos.rows import ExpertRows, fill_replay
 from valuedice.envs import EnvRef, env_name
@@ -117,9 +117,7 @@ def train(
         if replay_data is not None:
             replay = replay if replay is not None else Replay(task.spec, replay_data.rows + len(replay_data))
             fill_replay(replay, replay_data, task.spec, normalizer)
-        learned, unseen = demos, None
-        if isinstance(algorithm, BC):
-            learned, unseen = demos.split(algorithm.held_out, seed)
+        learned, unseen = demos.split(algorithm.held_out, seed)
         expert = ExpertRows(learned, task.spec, normalizer, algorithm.rows)
         held_out = None if unseen is None else ExpertRows(unseen, task.spec, normalizer, algorithm.rows)
         learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed, held_out, rollouts)
@@ -216,7 +214,7 @@ def explorer_of(learner: Learner, task: Task, seed: int) -> Explorer | Collector
 def check_folder(algorithm: Learning, steps: int | None, out: str | Path | None, resume: bool) -> None:
     """Before anything is made: whether there is something to learn, and a place for it."""
     if steps is not None and algorithm.pace is not None and steps < algorithm.pace.training_starts:
-        setting = "training_starts" if algorithm.pace.rollout is None else "rollout"
+        setting = "--training-starts" if algorithm.pace.rollout is None else "--rollout"
         raise InputError(
             f"{steps} steps end before the first update, at step {algorithm.pace.training_starts}; take more "
             f"steps, or lower {setting}"

@@ -113,7 +113,6 @@ def test_infinities_of_both_signs_are_reported_without_a_warning():
         "actions",
         "next_observations",
         "rewards",
-        "gaps",
     ]
     assert format_report(report)
 

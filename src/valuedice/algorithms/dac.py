@@ -72,6 +72,7 @@ class DAC:
 
     uses_replay: ClassVar[bool] = True
     learns_offline: ClassVar[bool] = False
+    held_out: ClassVar[float] = 0.0
     remedies: ClassVar[str] = (
         "a smaller step of the discriminator (--discriminator-lr), a stronger --gradient-penalty, or a smaller "
         "step of the critics (--critic-lr)"

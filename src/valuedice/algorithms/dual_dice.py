@@ -126,6 +126,7 @@ class DualDICE:
 
     uses_replay: ClassVar[bool] = True
     learns_offline: ClassVar[bool] = False
+    held_out: ClassVar[float] = 0.0
     remedies: ClassVar[str] = (
         "smaller steps of the ratio (--nu-lr, --zeta-lr), a stronger --gradient-penalty, or a smaller step of the "
         "critics (--critic-lr)"

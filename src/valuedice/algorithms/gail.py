@@ -84,6 +84,7 @@ class GAIL:
 
     uses_replay: ClassVar[bool] = False
     learns_offline: ClassVar[bool] = False
+    held_out: ClassVar[float] = 0.0
     remedies: ClassVar[str] = (
         "a smaller step of the policy (--actor-lr) or of the discriminator (--discriminator-lr), or a stronger "
         "--gradient-penalty"

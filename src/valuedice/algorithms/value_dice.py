@@ -199,6 +199,7 @@ class ValueDICE:
     """Standard deviation of the noise on the mean action while collecting (actions span [-1, 1])."""
 
     learns_offline: ClassVar[bool] = True
+    held_out: ClassVar[float] = 0.0
     remedies: ClassVar[str] = (
         "a smaller step of the critic (--nu-lr), a stronger --gradient-penalty, or a smaller step of the policy "
         "(--actor-lr)"

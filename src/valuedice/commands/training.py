@@ -153,7 +153,9 @@ def run_training(options: Any) -> int:
         options = replace(options, **{k: v for k, v in first.items() if getattr(options, k) is None})
     env, steps, updates = options.env, options.steps, options.updates
     if options.demos is None:
-        raise InputError("no demonstrations given; name some with --demos FILE.npz")
+        raise InputError(
+            "no demonstrations given; name a file with --demos, or shipped ones (`valuedice demos inspect` lists them)"
+        )
     if env is None and not options.offline and acts:
         instead = ", or train without one with --offline" if learns_offline else ""
         raise InputError(f"no environment given; name one with --env ID{instead}")
