@@ -154,7 +154,7 @@ def run_training(options: Any) -> int:
     env, steps, updates = options.env, options.steps, options.updates
     if options.demos is None:
         raise InputError(
-            "no demonstrations given; name a file with --demos, or shipped ones (`valuedice demos inspect` lists them)"
+            "no demonstrations given; name a file with --demos, or what is shipped (see valuedice demos inspect)"
         )
     if env is None and not options.offline and acts:
         instead = ", or train without one with --offline" if learns_offline else ""
