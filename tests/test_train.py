@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
-import re
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +15,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
-from rich.console import Console
 from small import all_finite, same, small
 
 import valuedice as vd
 from valuedice.demos import Demos, Episode
 from valuedice.errors import InputError
 from valuedice.evaluate import Evaluator
-from valuedice.progress import Watch
 from valuedice.train import Run, Task
 from valuedice.types import Spec
 
@@ -338,21 +333,6 @@ def test_a_name_in_brackets_is_shown_as_it_is(pendulum, capsys):
     named = replace(pendulum, source="[bold]demos[/x].npz")
     vd.train(small(), named, updates=2, eval_every=2)
     assert capsys.readouterr().err.startswith("value-dice on [bold]demos[/x].npz: 2/2 updates")
-
-
-def test_the_bar_fits_a_narrow_terminal(monkeypatch):
-    monkeypatch.setattr("valuedice.progress.Console", partial(Console, force_terminal=True, width=80))
-    stream = io.StringIO()
-    monkeypatch.setattr("sys.stderr", stream)
-    row = {"return_mean": 4099.4, "return_std": 81.2, "kl_estimate": 0.1714}
-    with Watch("auto", "dual-dice on HalfCheetah-v5", 20_000, "steps", "expert 4150", 0) as watch:
-        watch.advance(12_345)
-        watch.evaluated(row)
-    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).splitlines()
-    # The last frame: the bar with its numbers in one line, the evaluation whole in the next.
-    bar, result = [line for line in shown if line.strip()][-2:]
-    assert re.search(r"dual-dice on HalfCheetah-v5 .* 12,345/20,000 \d+ steps/s", bar)
-    assert result.rstrip() == "return 4099 ± 81 (expert 4150), KL 0.171"
 
 
 @pytest.mark.parametrize(
