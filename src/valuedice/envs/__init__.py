@@ -1,0 +1,1 @@
+"""Gymnasium environments: making them, whole episodes in them, recordings and films."""

@@ -1,0 +1,1 @@
+"""The Ring MDP of the paper, solved exactly."""

@@ -1,0 +1,1 @@
+"""Below everything: files that are written whole or not at all, and the machine."""
