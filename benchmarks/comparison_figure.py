@@ -1,8 +1,7 @@
-"""The runs of `comparison.py` in a table and a figure: `python benchmarks/comparison_figure.py results/comparison`.
+"""Table and figure of the runs of `comparison.py`: `python benchmarks/comparison_figure.py results/comparison`.
 
-A panel for each task, a line for each algorithm: the mean of its seeds, and a band from the least to the most.
-Behavioural cloning takes no steps in the environment: at the right edge, the mean of its last policies, and their
-range. Writes `table.csv` and `comparison.png` beside the runs.
+A panel for each task, a line for each algorithm: the mean of the seeds, and a band from the lowest to the highest.
+Cloning takes no steps; its last policies are shown at the right. Writes `table.csv` and `comparison.png`.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from comparison import CONTESTANTS, TASKS
-from curves import experiments, write_table
+from comparison import TASKS
+from curves import Run, experiments, write_table
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-LOOKS: dict[str, tuple[str, str, str]] = {
+LOOKS = {
     "value-dice": ("ValueDICE", "#1f5fbf", "-"),
     "dac": ("DAC", "#d95f02", "-"),
     "dac-paper": ("DAC, paper's settings", "#d95f02", "--"),
@@ -26,30 +25,25 @@ LOOKS: dict[str, tuple[str, str, str]] = {
     "bc": ("cloning", "#666666", "-"),
     "bc-paper": ("cloning, paper's settings", "#666666", "--"),
 }
-assert LOOKS.keys() == CONTESTANTS.keys()
+CLONING = {"bc": (21.0, "o", "#666666"), "bc-paper": (21.8, "s", "white")}
+"""Place, marker and fill of the two that take no steps."""
 
 
-def draw(axes: Any, task: str, groups: dict[str, list[dict[str, np.ndarray]]]) -> None:
+def draw(axes: Any, task: str, groups: dict[str, list[Run]]) -> None:
     """One task."""
     for name, (label, color, dashes) in LOOKS.items():
-        runs = groups.get(f"{task}-{name}")
-        if runs is None:
-            continue
+        runs = groups[f"{task}-{name}"]
         returns = np.array([run["normalized_return"] for run in runs])
-        if not runs[0]["step"].any():
-            last, place = returns[:, -1], 21.0 if name == "bc" else 21.8
-            span = [[last.mean() - last.min()], [last.max() - last.mean()]]
-            marker = {
-                "marker": "o" if dashes == "-" else "s",
-                "markerfacecolor": color if dashes == "-" else "white",
-            }
-            axes.errorbar(
-                [place], [last.mean()], span, color=color, linestyle="none", capsize=2, label=label, **marker
-            )
-            continue
-        steps = runs[0]["step"] / 1000
-        axes.plot(steps, returns.mean(0), color=color, linestyle=dashes, linewidth=1.8, label=label)
-        axes.fill_between(steps, returns.min(0), returns.max(0), color=color, alpha=0.1, linewidth=0)
+        mean, low, high = returns.mean(0), returns.min(0), returns.max(0)
+        if name in CLONING:
+            place, marker, fill = CLONING[name]
+            bar = [[mean[-1] - low[-1]], [high[-1] - mean[-1]]]
+            look: dict[str, Any] = {"color": color, "linestyle": "none", "marker": marker, "markerfacecolor": fill}
+            axes.errorbar([place], [mean[-1]], bar, capsize=2, label=label, **look)
+        else:
+            steps = runs[0]["step"] / 1000
+            axes.plot(steps, mean, color=color, linestyle=dashes, linewidth=1.8, label=label)
+            axes.fill_between(steps, low, high, color=color, alpha=0.1, linewidth=0)
     axes.axhline(1, color="black", linestyle=":", linewidth=1)
     axes.text(0.2, 1.02, "expert", va="bottom", fontsize=8)
     axes.set_title(task, fontsize=10)
@@ -61,7 +55,7 @@ def draw(axes: Any, task: str, groups: dict[str, list[dict[str, np.ndarray]]]) -
 
 
 def main(folder: Path) -> None:
-    """Both tasks side by side, with one legend."""
+    """The tasks side by side, with one legend."""
     groups = experiments(folder)
     write_table(groups, folder / "table.csv")
     figure = Figure(figsize=(9.5, 3.6), layout="constrained")
@@ -70,9 +64,7 @@ def main(folder: Path) -> None:
     for axes, task in zip(panels, TASKS, strict=True):
         draw(axes, task, groups)
     panels[0].set_ylabel("normalised return")
-    seeds = sorted({len(runs) for name, runs in groups.items() if name.partition("-v5-")[2] in LOOKS})
-    counted = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    about = f"mean of {counted} seeds, shaded from the least to the most; cloning takes no steps: at the right"
+    about = "mean of 3 seeds, shaded from the lowest to the highest; cloning takes no steps: at the right"
     figure.supxlabel(about, fontsize=8, color="#444444")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8)
     figure.savefig(folder / "comparison.png", dpi=150)

@@ -1,8 +1,8 @@
 """Memory and checkpoints of a full replay buffer: `python benchmarks/large_replay.py OUT.json [--rows N]`.
 
-For observations of 17 and of 376 features, fills a buffer, and measures the memory that the process gained, the
-first checkpoint (which writes all rows), later ones (which append those of a minute of training: 1,500 rows), and
-loading. The networks are ValueDICE's. A minute between checkpoints makes the share of the time that they take.
+Fills a buffer, for observations of 17 and of 376 features. Measures the memory that the process gained, the first
+checkpoint (which writes all rows), later ones (which append 1,500 rows, a minute of training), and loading. The
+networks are ValueDICE's. The share of time assumes one checkpoint a minute.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import jax
 import numpy as np
 
 from valuedice.algorithms import ValueDICE
-from valuedice.checkpoint import Checkpoints
-from valuedice.learner import named_leaves, start
-from valuedice.machine import hardware, versions
 from valuedice.replay import Replay
+from valuedice.system.machine import hardware, versions
+from valuedice.training.checkpoint import Checkpoints
+from valuedice.training.learner import named_leaves, start
 from valuedice.types import Spec
 
 SIZES = {17: 6, 376: 17}
@@ -40,7 +40,7 @@ def resident() -> float:
 
 
 def fill(replay: Replay, rows: int) -> None:
-    """Episodes of 1,000 steps, faster than one at a time."""
+    """Adds episodes of 1,000 steps, a whole episode at a time."""
     block = np.zeros((1_000, replay.width), np.float32)
     block[:, :-1] = np.random.default_rng(replay.count).standard_normal((1_000, replay.width - 1))
     block[-1, -1] = 1
@@ -49,7 +49,7 @@ def fill(replay: Replay, rows: int) -> None:
 
 
 def one(obs_size: int, rows: int) -> dict[str, Any]:
-    """All measurements of one size."""
+    """Takes all measurements for one observation size."""
     spec = Spec(obs_size, SIZES[obs_size])
     state = start(ValueDICE(), jax.random.key(0), spec)
     before = resident()
@@ -97,7 +97,7 @@ def one(obs_size: int, rows: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Each size in a process of its own, so that memory is its own."""
+    """Measures each size in a process of its own, so that memory use does not mix."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--rows", type=int, default=1_000_000)

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 from valuedice import ValueDICE, load_demos
-from valuedice.machine import hardware, keep_compiled, threads, versions
+from valuedice.system.machine import hardware, keep_compiled, threads, versions
 
 seconds: dict[str, float] = defaultdict(float)
 

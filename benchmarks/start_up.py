@@ -1,7 +1,7 @@
-"""Seconds from a command to what one waits for: `python benchmarks/start_up.py DEMOS OUT.json [--rounds N]`.
+"""Start-up time of the commands: `python benchmarks/start_up.py DEMOS OUT.json [--rounds N]`.
 
-`valuedice train` until its first update is done, with an empty and with a filled cache of compiled code, and the
-help texts. Every measurement is a process of its own; best and median of the rounds.
+Times `valuedice train` until its first update is done, with an empty and with a filled cache of compiled code, and
+the help texts. Each measurement is a process of its own; reports best and median of the rounds.
 """
 
 from __future__ import annotations
@@ -16,37 +16,38 @@ import tempfile
 import time
 from pathlib import Path
 
-from valuedice.machine import hardware, versions
+from valuedice.system.machine import hardware, versions
 
-# The command itself, ended at the moment that is timed.
+# Runs the command, and exits after the first update.
 FIRST_UPDATE = """
 import os, sys
 from valuedice.cli import main
-import valuedice.machine
-keep = valuedice.machine.keep_compiled
+import valuedice.system.machine
+keep = valuedice.system.machine.keep_compiled
 def patched():
     keep()
-    from valuedice.learner import Learner as learner
+    from valuedice.training.learner import Learner as learner
     learn = learner.learn
-    def first(self, batches):
-        learn(self, batches)
-        os._exit(0)
+    def first(self, *args):
+        learn(self, *args)
+        if self.updates:
+            os._exit(0)
     learner.learn = first
-valuedice.machine.keep_compiled = patched
+valuedice.system.machine.keep_compiled = patched
 main(sys.argv[1:])
 os._exit(1)
 """
 
 
 def seconds(command: list[str], cache: Path) -> float:
-    """Of one process."""
+    """Wall time of one process."""
     begin = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True, env=os.environ | {"XDG_CACHE_HOME": str(cache)})
     return time.perf_counter() - begin
 
 
 def main() -> None:
-    """All measurements, taking turns."""
+    """Takes all measurements once in each round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("demos")
     parser.add_argument("out", type=Path)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from importlib.metadata import version
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from valuedice.algorithms import BC, DAC, GAIL, PPO, SAC, DualDICE, ValueDICE
-    from valuedice.collect import collect_demos
+    from valuedice.algorithms import BC, DAC, GAIL, PPO, SAC, Algorithm, Diagnosis, DualDICE, ValueDICE
     from valuedice.demos import Demos, Episode, load_demos
-    from valuedice.errors import InputError
-    from valuedice.evaluate import evaluate
+    from valuedice.envs.episodes import evaluate
+    from valuedice.envs.recording import collect_demos
+    from valuedice.errors import DivergenceError, InputError, Interrupted
     from valuedice.policy import Policy, load_policy
-    from valuedice.train import Run, train, train_expert
+    from valuedice.training.config import TrainConfig
+    from valuedice.training.loggers import Logger, Progress
+    from valuedice.training.run import Run, load_run, train, train_expert
 
 __version__ = version("valuedice")
 
@@ -23,29 +23,38 @@ __version__ = version("valuedice")
 _HOMES = {
     "BC": "algorithms",
     "DAC": "algorithms",
-    "DualDICE": "algorithms",
-    "Demos": "demos",
-    "Episode": "demos",
     "GAIL": "algorithms",
-    "InputError": "errors",
     "PPO": "algorithms",
-    "Policy": "policy",
-    "Run": "train",
     "SAC": "algorithms",
+    "Algorithm": "algorithms",
+    "Demos": "demos",
+    "Diagnosis": "algorithms",
+    "DivergenceError": "errors",
+    "DualDICE": "algorithms",
+    "Episode": "demos",
+    "InputError": "errors",
+    "Interrupted": "errors",
+    "Logger": "training.loggers",
+    "Policy": "policy",
+    "Progress": "training.loggers",
+    "Run": "training.run",
+    "TrainConfig": "training.config",
     "ValueDICE": "algorithms",
-    "collect_demos": "collect",
-    "evaluate": "evaluate",
+    "collect_demos": "envs.recording",
+    "evaluate": "envs.episodes",
     "load_demos": "demos",
     "load_policy": "policy",
-    "train": "train",
-    "train_expert": "train",
+    "load_run": "training.run",
+    "train": "training.run",
+    "train_expert": "training.run",
 }
 
 __all__ = [  # noqa: RUF022
-    "ValueDICE", "BC", "DAC", "DualDICE", "GAIL", "PPO", "train", "Run", "SAC", "train_expert",
+    "ValueDICE", "BC", "DAC", "DualDICE", "GAIL", "PPO", "SAC", "Algorithm", "Diagnosis",
+    "train", "train_expert", "load_run", "Run", "TrainConfig", "Progress", "Logger",
     "load_demos", "collect_demos", "Demos", "Episode",
     "evaluate", "load_policy", "Policy",
-    "InputError", "__version__",
+    "InputError", "DivergenceError", "Interrupted", "__version__",
 ]  # fmt: skip
 
 
@@ -57,15 +66,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """`train` and `evaluate` name modules and functions; importing the module must not hide the function."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _HOMES and isinstance(value, ModuleType):
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -17,7 +17,7 @@ from typing import Any
 from valuedice import __version__
 from valuedice.commands import colourless, say, value_of
 from valuedice.errors import DivergenceError, InputError, Interrupted
-from valuedice.machine import limit_threads, threads
+from valuedice.system.machine import limit_threads, threads
 
 USAGE = """\
 usage: valuedice COMMAND [OPTIONS]

@@ -1,4 +1,4 @@
-"""The ways in which a run ends early, each with a message for the user."""
+"""The ways in which a run ends early, each with a message for the user. In a message, backticks mark a setting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class InputError(ValueError):
 
 
 class DivergenceError(RuntimeError):
-    """Training left the range in which it means anything, and was stopped."""
+    """Training diverged and was stopped."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -16,6 +16,11 @@ from valuedice.types import Metrics, Spec
 NORM_EPS = 1e-12
 
 
+def weighted_mean(x: Array, weight: Array | None) -> Array:
+    """E x; a row of zero weight is dropped, however large its x."""
+    return jnp.mean(x) if weight is None else jnp.sum(jnp.where(weight > 0, weight * x, 0.0))
+
+
 def gradient_penalty(critic: Callable[[Array], Array], rows: Array, *, one_sided: bool = False) -> Array:
     """E (‖∇critic(row)‖ - 1)², one norm a row (Gulrajani et al., 2017); one-sided, slopes below 1 cost nothing."""
     gradients = jax.vmap(jax.grad(critic))(rows)

@@ -82,6 +82,11 @@ def critic_init(key: Array, obs_size: int, action_size: int, hidden: Sequence[in
     return mlp_init(key, (obs_size + 1 + action_size, *hidden, 1), output_bias=False)
 
 
+def state_actions(obs: Array, action: Array) -> Array:
+    """[s, a] of each row: what critics and discriminators see."""
+    return jnp.concatenate([obs, action], axis=-1)
+
+
 def critic(params: Params, row: Array) -> Array:
     """A number for one row [s, a]: ν, or the logit of a discriminator."""
     return mlp(params, row)[0]

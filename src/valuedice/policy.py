@@ -18,7 +18,7 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from valuedice.errors import InputError
-from valuedice.files import write_whole
+from valuedice.system.files import write_whole
 from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, Normalizer, Spec
 
 FORMAT = "valuedice-policy-1"

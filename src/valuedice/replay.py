@@ -1,4 +1,4 @@
-"""The ring buffer: transitions in the order they came, with the boundaries of their episodes."""
+"""What environments have shown: the replay buffer, and rollouts of the current policy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from valuedice.types import Sampling, Spec, Transition
+from valuedice.types import Rollout, Sampling, Spec, Transition
 
 
 class Replay:
-    """The newest `capacity` rows. A terminating s′ becomes the absorbing state, which is followed by its self-loop.
+    """A ring buffer of the newest `capacity` rows, with the boundaries of their episodes. A terminating s′ becomes
+    the absorbing state, which is followed by its self-loop.
 
     A row's number counts all rows ever added; its slot is that number modulo the capacity.
     """
@@ -27,7 +28,7 @@ class Replay:
         self.first = np.zeros(self.capacity, np.int64)
         """Number of the first row of the row's episode."""
         self.last = np.zeros(self.capacity, np.int64)
-        """Number of the last one, or -1 while the episode is open."""
+        """Number of the last row of the episode, or -1 while the episode is open."""
         self.looped = np.zeros(self.capacity, bool)
         """Whether that last row is the absorbing state's self-loop."""
         self.count = 0
@@ -46,8 +47,8 @@ class Replay:
         terminated: bool,
         truncated: bool,
     ) -> None:
-        """One normalised observation, one encoded action. `truncated` closes an episode that the task did not.
-        The absorbing state rewards nothing."""
+        """Adds one normalised observation and one encoded action. `truncated` closes an episode that did not end in
+        the task. The reward in the absorbing state is 0."""
         slot = self._append()
         self.obs[slot, :-1], self.obs[slot, -1] = obs, 0
         self.action[slot], self.reward[slot] = action, reward
@@ -60,7 +61,7 @@ class Replay:
             self._close(terminated)
 
     def _append(self, rows: int = 1) -> Any:
-        """Slots of new rows; a number for one row."""
+        """Slots of new rows; one number for one row."""
         slots = (
             self.count % self.capacity if rows == 1 else np.arange(self.count, self.count + rows) % self.capacity
         )
@@ -74,11 +75,11 @@ class Replay:
         self.episode_start = self.count
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Removes all rows."""
         self.count = self.episode_start = 0
 
     def cut(self) -> None:
-        """Closes the open episode, if there is one, as a time limit would."""
+        """Closes the open episode, if any, as a time limit would."""
         if self.count > self.episode_start:
             self._close(terminated=False)
 
@@ -93,8 +94,8 @@ class Replay:
         return Transition(self.obs[slots], self.action[slots], self.next_obs[slots], self.reward[slots])
 
     def export(self, start: int, stop: int) -> np.ndarray:
-        """The rows from one number to another as a matrix [s, a, s′, r, end], for a checkpoint. `end` is 1 where an
-        episode was cut, 2 where it looped."""
+        """Rows `start` to `stop` as a matrix [s, a, s′, r, end], for a checkpoint. `end` is 1 if the episode was
+        truncated there, 2 if it terminated."""
         numbers = np.arange(start, stop)
         slots = numbers % self.capacity
         end = (self.last[slots] == numbers) * (1 + self.looped[slots])
@@ -107,7 +108,7 @@ class Replay:
         return 2 * self.obs.shape[1] + self.action.shape[1] + 2
 
     def restore(self, first: int, matrix: np.ndarray) -> None:
-        """Takes exported rows back, the first of which has this number; called in the order of the numbers."""
+        """Appends exported rows, of which the first has the number `first`; call it in the order of the numbers."""
         if not self.count:
             self.count = self.episode_start = first
         widths = np.cumsum([self.obs.shape[1], self.action.shape[1], self.obs.shape[1], 1])
@@ -124,9 +125,9 @@ class Replay:
                     self._close(terminated=end[-1, 0] == 2)
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sampling: Sampling) -> Transition:
-        """Random rows. Both terms of ValueDICE's and DualDICE's objective see the same ones, so their weights need
-        not be exact: a start is drawn by drawing a row, and taking it or the start of its episode. DAC, which
-        compares them with the expert's, has these drawn alike."""
+        """Random rows. Both terms of ValueDICE's and DualDICE's objective see the same rows, so their weights need
+        not be exact: a start is drawn by drawing a row and taking the start of its episode. DAC compares them with
+        the expert's rows, which it draws in the same way."""
         numbers = rng.integers(self.oldest, self.count, shape)
         if sampling.scheme == "geometric":
             if sampling.initial_states == "starts":
@@ -135,12 +136,64 @@ class Replay:
         return self.rows(numbers)
 
     def ahead(self, rng: np.random.Generator, numbers: np.ndarray, discount: float) -> np.ndarray:
-        """k rows further in the same episode, k = 0, 1, … ~ Geometric(1-γ).
+        """Numbers k rows further in the same episode, k = 0, 1, … ~ Geometric(1-γ).
 
-        Beyond the end: the absorbing state where the task ended, renormalised where the recording did.
+        Beyond the end lies the absorbing state if the task ended; otherwise the draw is renormalised.
         """
         slots = numbers % self.capacity
         last = np.where(self.last[slots] < 0, self.count - 1, self.last[slots])
         mass = np.where(self.looped[slots], 1.0, 1 - discount ** (last - numbers + 1))
         offset = np.log1p(-rng.random(numbers.shape) * mass) / np.log(discount)
         return numbers + np.minimum(offset.astype(np.int64), last - numbers)
+
+
+class Rollouts:
+    """The newest rows of several environments, as many as one update learns from."""
+
+    def __init__(self, spec: Spec, times: int, environments: int) -> None:
+        shape = (times, environments)
+        self.obs = np.zeros((*shape, spec.obs_size + 1), np.float32)
+        self.action = np.zeros((*shape, spec.action_size), np.float32)
+        self.next_obs = np.zeros((*shape, spec.obs_size + 1), np.float32)
+        self.ended = np.zeros(shape, bool)
+        self.count = 0
+        """Steps in time ever added; the rollout is complete at each multiple of its length."""
+
+    def add(
+        self,
+        obs: np.ndarray,
+        action: np.ndarray,
+        next_obs: np.ndarray,
+        *,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+    ) -> None:
+        """One normalised observation and one encoded action of each environment. A terminating s′ becomes the
+        absorbing state."""
+        slot = self.count % len(self.obs)
+        self.obs[slot, :, :-1], self.obs[slot, :, -1] = obs, 0
+        self.action[slot] = action
+        self.next_obs[slot, :, :-1] = np.where(terminated[:, None], 0, next_obs)
+        self.next_obs[slot, :, -1] = terminated
+        self.ended[slot] = terminated | truncated
+        self.count += 1
+
+    def cut(self, environment: int) -> None:
+        """Ends the open episode of one environment as a time limit would."""
+        if self.count:
+            self.ended[(self.count - 1) % len(self.obs), environment] = True
+
+    def newest(self) -> Rollout:
+        """A copy, in the order of time once the rollout is complete. Its shape is always the same: as long as there
+        are too few rows, they are repeated."""
+        times = np.arange(len(self.obs)) % min(self.count, len(self.obs))
+        return Rollout(self.obs[times], self.action[times], self.next_obs[times], self.ended[times])
+
+    def save(self) -> tuple[dict[str, np.ndarray], int]:
+        """What `restore` needs."""
+        return {"obs": self.obs, "action": self.action, "next_obs": self.next_obs, "ended": self.ended}, self.count
+
+    def restore(self, arrays: dict[str, np.ndarray], count: int) -> None:
+        """Continues from saved arrays."""
+        self.obs[:], self.action[:], self.next_obs[:] = arrays["obs"], arrays["action"], arrays["next_obs"]
+        self.ended[:], self.count = arrays["ended"], count

@@ -1,4 +1,4 @@
-"""What the layers pass to each other: rows, batches, and the shape of a task.
+"""What the layers pass to each other: rows, batches, the shape of a task, and what an algorithm asks for.
 
 Numpy only, so that a policy can be loaded and called without JAX. A `NamedTuple` is a JAX pytree as it is.
 """
@@ -18,45 +18,6 @@ Metrics = dict[str, Any]
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
 """Bounds of a Gaussian policy's log standard deviation."""
-
-
-class Transition(NamedTuple):
-    """Rows (s, a, s′, r). Observations are normalised and end in the mark of the absorbing state (0 or 1);
-    actions are scaled to [-1, 1], or one-hot where they are discrete. Only reinforcement learning
-    looks at rewards."""
-
-    obs: Array
-    action: Array
-    next_obs: Array
-    reward: Array | None = None
-
-
-class Rollout(NamedTuple):
-    """Steps of the policy of the moment in several environments: axes are time, environment, and features as in
-    `Transition`. A terminating s′ is the absorbing state; at a time limit it is the true last observation."""
-
-    obs: Array
-    action: Array
-    next_obs: Array
-    ended: Array
-    """Whether the row is the last of its episode, for either reason."""
-
-
-class Batch(NamedTuple):
-    """What one update sees. Weights are None where rows were already drawn in proportion to them."""
-
-    expert: Transition | None
-    """None where a reward is all there is to learn from."""
-    initial: Array | None
-    """Observations s0, of the expert's too."""
-    replay: Transition | None
-    """Rows of the replay buffer; None where there is no data but the expert's."""
-    expert_weight: Array | None = None
-    initial_weight: Array | None = None
-    held_out: Transition | None = None
-    """Rows of the expert's episodes that are not learned from, but stopped by."""
-    rollout: Rollout | None = None
-    """For algorithms that learn on policy."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +52,99 @@ class Spec:
         return np.clip(low + (np.asarray(actions, np.float32) + 1) * (high - low) / 2, low, high)
 
 
+class Transition(NamedTuple):
+    """Rows (s, a, s′, r). Observations are normalised and end in the mark of the absorbing state (0 or 1). Actions
+    are scaled to [-1, 1], or one-hot if they are discrete. Only reinforcement learning reads rewards."""
+
+    obs: Array
+    action: Array
+    next_obs: Array
+    reward: Array
+    weight: Array | None = None
+    """Probability of each row; None if the rows count alike."""
+
+    @property
+    def size(self) -> int:
+        """Rows in one batch."""
+        return self.obs.shape[-2]
+
+    @classmethod
+    def none(cls, spec: Spec, shape: tuple[int, ...] = ()) -> Transition:
+        """No rows; `shape` are the axes before the rows."""
+        obs, action = (np.zeros((*shape, 0, size), np.float32) for size in (spec.obs_size + 1, spec.action_size))
+        return cls(obs, action, obs, obs[..., 0])
+
+
+class InitialStates(NamedTuple):
+    """Observations s0 at which a virtual trajectory begins."""
+
+    obs: Array
+    weight: Array | None = None
+    """Probability of each state; None if they count alike."""
+
+
+class Rollout(NamedTuple):
+    """Steps of the current policy in several environments. The axes are time, environment, and the features of
+    `Transition`. A terminating s′ is the absorbing state; at a time limit s′ is the true last observation."""
+
+    obs: Array
+    action: Array
+    next_obs: Array
+    ended: Array
+    """Whether the row is the last of its episode, for either reason."""
+
+    @classmethod
+    def none(cls, spec: Spec, shape: tuple[int, ...] = ()) -> Rollout:
+        """No rows; `shape` are the axes before time."""
+        empty = Transition.none(spec, (*shape, 0))
+        return cls(empty.obs, empty.action, empty.next_obs, np.zeros((*shape, 0, 0), bool))
+
+
+class Batch(NamedTuple):
+    """What one update sees. A source that the algorithm did not ask for, or that holds nothing yet, has no rows."""
+
+    expert: Transition
+    initial: InitialStates
+    """Initial states of the expert."""
+    replay: Transition
+    held_out: Transition
+    """Rows of the expert's episodes that are held out for early stopping."""
+    rollout: Rollout
+    """The newest steps of the policy, for algorithms that learn on policy."""
+
+    @classmethod
+    def of(
+        cls,
+        spec: Spec,
+        shape: tuple[int, ...] = (),
+        *,
+        expert: Transition | None = None,
+        initial: InitialStates | None = None,
+        replay: Transition | None = None,
+        held_out: Transition | None = None,
+        rollout: Rollout | None = None,
+    ) -> Batch:
+        """A batch of some sources; the others have no rows. `shape` are the axes before the rows."""
+        empty = Transition.none(spec, shape)
+        return cls(
+            expert=expert or empty,
+            initial=initial or InitialStates(empty.obs),
+            replay=replay or empty,
+            held_out=held_out or empty,
+            rollout=rollout or Rollout.none(spec, shape),
+        )
+
+    def without_replay(self) -> Batch:
+        """The same batch with no replay rows."""
+        return self._replace(replay=Transition(*(None if part is None else part[:0] for part in self.replay)))
+
+
 @dataclass(frozen=True)
 class Pace:
     """When an algorithm acts in its environment, and when it learns."""
 
     updates_per_step: int
-    """For each environment step in which there are any."""
+    """Updates at each environment step that has any."""
     update_every: int
     """Environment steps from one such step to the next."""
     random_steps: int
@@ -104,24 +152,45 @@ class Pace:
     training_starts: int
     """Environment steps before the first update."""
     noise: float | None
-    """Standard deviation on the mean action while collecting; None for samples of the policy."""
+    """Standard deviation of the noise on the mean action while collecting; None samples from the policy."""
     rollout: tuple[int, int] | None = None
-    """Times and environments of a rollout, where it learns on policy: from that alone, and once."""
+    """Length in time and number of environments of a rollout, for an algorithm that learns on policy."""
 
     @property
     def environments(self) -> int:
-        """That are stepped side by side."""
+        """Environments that step side by side."""
         return 1 if self.rollout is None else self.rollout[1]
+
+    def updates_at(self, step: int) -> int:
+        """Updates that are due after this many environment steps."""
+        due = step >= self.training_starts and step % self.update_every == 0
+        return self.updates_per_step if due else 0
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How an algorithm wants its rows drawn (Section 5.3 of the paper)."""
+    """How rows are drawn (Section 5.3 of the paper)."""
 
     discount: float = 0.99
     initial_states: Literal["all", "starts"] = "all"
     scheme: Literal["uniform", "geometric"] = "uniform"
     absorbing: Literal["exact", "single", "none"] = "exact"
+
+
+@dataclass(frozen=True)
+class Data:
+    """What an algorithm learns from."""
+
+    batch_size: int
+    """Rows of each source in one update."""
+    sampling: Sampling = Sampling()
+    """How rows are drawn."""
+    demos: bool = True
+    """Whether it learns from demonstrations; if not, it learns from the environment's rewards."""
+    replay: Literal["unused", "optional", "required"] = "unused"
+    """Whether it uses replay data, and whether it can learn without any."""
+    held_out: float = 0.0
+    """Fraction of episodes held out for early stopping (at least one; none if there is only one episode)."""
 
 
 @dataclass(frozen=True)
@@ -134,14 +203,14 @@ class Normalizer:
 
     @classmethod
     def none(cls, size: int) -> Normalizer:
-        """Leaves observations as they are, but for what only a simulation gone wrong shows."""
+        """Leaves observations as they are, up to values that only a failed simulation shows."""
         return cls(np.zeros(size, np.float32), np.ones(size, np.float32), clip=1e3)
 
     @classmethod
     def fit(cls, observations: np.ndarray) -> Normalizer:
-        """From rows of observations. A feature that (almost) never moves in the demonstrations says nothing
-        about its scale, and dividing by its tiny deviation would make any movement at test time enormous:
-        a constant feature keeps its own units, and no scale is below a thousandth of the feature's own size."""
+        """From rows of observations. Dividing by the tiny deviation of a feature that (almost) never moves in the
+        demonstrations would make any movement at test time enormous. So a constant feature keeps its own units,
+        and no scale is below a thousandth of the feature's own size."""
         mean, std = observations.mean(0, dtype=np.float64), observations.std(0, dtype=np.float64)
         size = np.abs(observations).max(0).astype(np.float64)
         # Rounding in float32 moves a constant by this much.

@@ -1,10 +1,11 @@
-"""Returns of whole episodes, on a task whose returns are known."""
+"""Whole episodes on a task whose returns are known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -12,8 +13,8 @@ import pytest
 from gymnasium import spaces
 from numpy.testing import assert_allclose, assert_array_equal
 
+from valuedice.envs.episodes import Evaluator, evaluate, play
 from valuedice.errors import InputError
-from valuedice.evaluate import Evaluator, evaluate
 from valuedice.policy import Policy
 from valuedice.types import Normalizer, Spec
 
@@ -27,10 +28,8 @@ class Line(gym.Env[Any, Any]):
         self.observation_space, self.action_space = spaces.Box(-100, 100, (1,)), spaces.Box(-1, 1, (1,))
         self.number, self.truncates, self.left = number, truncates, 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
+    def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
+        super().reset(**how)
         self.left = self.number
         return np.array([self.number], np.float32), {}
 
@@ -42,13 +41,6 @@ class Line(gym.Env[Any, Any]):
         return obs, float(action[0]), over and not self.truncates, over and self.truncates, {}
 
 
-class Forever(Line):
-    """Never ends by itself."""
-
-    def __init__(self) -> None:
-        super().__init__(10**9)
-
-
 class Noisy(Line):
     """Five steps, and a reward that depends on the seed of the reset too."""
 
@@ -58,6 +50,21 @@ class Noisy(Line):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = super().step(action)
         return obs, reward + self.np_random.normal(), terminated, truncated, info
+
+
+class Reusing(Line):
+    """Counts three steps down, and writes each observation into the same array."""
+
+    array = np.zeros(1, np.float32)
+
+    def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
+        self.array[:] = super().reset(**how)[0]
+        return self.array, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        _, reward, terminated, truncated, info = super().step(action)
+        self.array[:] = self.left
+        return self.array, reward, terminated, truncated, info
 
 
 def lines(truncates: bool = False) -> Callable[[], gym.Env[Any, Any]]:
@@ -75,6 +82,26 @@ def linear_policy(spec: Spec | None = None) -> Policy:
     return Policy(((kernel, np.zeros(outputs, np.float32)),), plain, spec)
 
 
+def test_each_transition_is_seen_with_its_ends():
+    asked = []
+
+    def act(observations: list[np.ndarray], running: list[int]) -> list[np.ndarray]:
+        asked.append(list(running))
+        return [obs / 10 for obs in observations]
+
+    steps = list(play(act, [Line(1), Line(3, truncates=True), Line(2)], [0, 1, 2]))
+    assert asked == [[0, 1, 2], [1, 2], [1]]
+    assert [step.env for step in steps] == [0, 1, 2, 1, 2, 1]
+    assert [step.terminated for step in steps] == [True, False, False, False, True, False]
+    assert [step.truncated for step in steps] == [False, False, False, False, False, True]
+    assert [step.reward for step in steps] == pytest.approx([0.1, 0.3, 0.2, 0.3, 0.2, 0.3])
+
+
+def test_an_observation_survives_the_next_step_of_an_environment_that_reuses_its_array():
+    steps = list(play(lambda obs, _: [np.zeros(1)], [Reusing(3)], [0]))
+    assert [(step.obs.item(), step.next_obs.item()) for step in steps] == [(3, 2), (2, 1), (1, 0)]
+
+
 @pytest.mark.parametrize("truncates", [False, True])
 def test_episodes_that_end_at_different_times_keep_their_own_returns_and_lengths(truncates):
     result = evaluate(linear_policy(), lines(truncates), episodes=6)
@@ -87,10 +114,42 @@ def test_episodes_that_end_at_different_times_keep_their_own_returns_and_lengths
 
 
 def test_an_evaluator_can_be_used_again():
-    evaluator = Evaluator(lines(), 3)
-    first, second = (evaluator.policy(linear_policy(), seed) for seed in (0, 1))
+    with Evaluator(lines(), 3) as evaluator:
+        first, second = (evaluator.policy(linear_policy(), seed) for seed in (0, 1))
     assert_array_equal(first.returns, second.returns)
-    evaluator.close()
+
+
+class Closing(Line):
+    """Notes that it was closed; the third one cannot be made."""
+
+    made: ClassVar[list[int]] = []
+    closed: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        if len(self.made) == 2:
+            raise RuntimeError("too many")
+        self.made.append(len(self.made))
+        super().__init__(self.made[-1] + 1)
+
+    def close(self) -> None:
+        self.closed.append(self.number - 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "episodes", "error"),
+    [
+        (linear_policy(), 10, RuntimeError),
+        (linear_policy(Spec(2, 1, low=(-1.0,), high=(1.0,))), 2, InputError),
+        (linear_policy(), 2, None),
+    ],
+    ids=["the third cannot be made", "the policy does not fit", "all is well"],
+)
+def test_every_environment_that_was_made_is_closed(policy, episodes, error, monkeypatch):
+    monkeypatch.setattr(Closing, "made", [])
+    monkeypatch.setattr(Closing, "closed", [])
+    with nullcontext() if error is None else pytest.raises(error):
+        evaluate(policy, Closing, episodes)
+    assert sorted(Closing.closed) == Closing.made == [0, 1]
 
 
 def test_the_seed_decides_the_resets():
@@ -131,35 +190,11 @@ def test_random_actions_are_uniform_and_differ_between_episodes():
 
 
 def test_a_time_limit_is_imposed_where_the_environment_has_none():
-    gym.register("valuedice-tests/Forever-v0", lambda **_: Forever())
-    try:
-        for env in (Forever, "valuedice-tests/Forever-v0"):
-            result = evaluate(linear_policy(), env, 1)
-            assert result.lengths.tolist() == [1000]
-    finally:
-        del gym.registry["valuedice-tests/Forever-v0"]
+    assert evaluate(linear_policy(), lambda: Line(10**9), 1).lengths.tolist() == [1000]
 
 
-def test_a_time_limit_of_the_environments_own_is_kept():
-    limited = lambda: gym.wrappers.TimeLimit(Forever(), 1200)  # noqa: E731
-    assert evaluate(linear_policy(), limited, 1).lengths.tolist() == [1200]
-
-
-@pytest.mark.parametrize(
-    ("spec", "says"),
-    [
-        (Spec(2, 1, low=(-1.0,), high=(1.0,)), "observation: 2 in the policy, 1 in Forever"),
-        (Spec(1, 2, low=(-1.0,) * 2, high=(1.0,) * 2), "size of actions: 2 in the policy, 1 in Forever"),
-        (Spec(1, 1, discrete=True), "kind of actions: discrete in the policy, continuous in Forever"),
-    ],
-)
-def test_a_policy_for_another_task_is_refused_with_both_shapes(spec, says):
-    with pytest.raises(InputError, match=says):
-        evaluate(linear_policy(spec), Forever)
-
-
-def test_nonsensical_numbers_are_refused():
-    with pytest.raises(InputError, match="at least 1"):
-        evaluate(linear_policy(), Forever, episodes=0)
-    with pytest.raises(InputError, match="negative"):
-        evaluate(linear_policy(), Forever, seed=-1)
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(InputError, match="`episodes` is 0; it must be at least 1"):
+        evaluate(linear_policy(), Noisy, episodes=0)
+    with pytest.raises(InputError, match="`seed` is -1; it must be at least 0"):
+        evaluate(linear_policy(), Noisy, seed=-1)

@@ -1,8 +1,9 @@
-"""Making environments and reading their shape; what is not supported is refused with what to do."""
+"""Making environments, drawing them and reading their shape; errors say what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from valuedice.envs import env_name, limit_time, make_env, task_spec
+from valuedice.envs.make import check_env_ref, choose_renderer, env_name, limit_time, make_env, task_spec
 from valuedice.errors import InputError
 from valuedice.types import Spec
 
@@ -23,10 +24,8 @@ class Still(gym.Env[Any, Any]):
     def __init__(self, observation_space: spaces.Space[Any] = FLAT, action_space: spaces.Space[Any] = FLAT) -> None:
         self.observation_space, self.action_space = observation_space, action_space
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
+    def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
+        super().reset(**how)
         return np.zeros(3, np.float32), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -94,6 +93,84 @@ def test_a_task_of_a_package_that_is_gone_is_refused():
         pytest.raises(InputError, match="no environment 'Hopper-v2'"),
     ):
         make_env("Hopper-v2")
+
+
+def test_an_environment_object_is_refused():
+    for check in (check_env_ref, make_env):
+        with pytest.raises(InputError, match="given as an object; give its id, or a function that makes one"):
+            check(Still())  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="None is no environment"):
+        check_env_ref(None)
+    check_env_ref(Still)
+    check_env_ref("Pendulum-v1")
+
+
+def broken(**_: Any) -> gym.Env[Any, Any]:
+    raise RuntimeError("the licence is missing\nsecond line")
+
+
+def test_an_error_of_the_users_own_function_is_passed_on():
+    with pytest.raises(RuntimeError, match="the licence is missing"):
+        make_env(broken)
+
+
+def test_a_registered_environment_that_fails_is_one_line(registered):
+    registered(broken)
+    with pytest.raises(InputError) as caught:
+        make_env("valuedice-tests/Task-v0")
+    assert "'valuedice-tests/Task-v0' cannot be made (RuntimeError: the licence is missing)" in str(caught.value)
+
+
+@pytest.fixture
+def registered() -> Iterator[Callable[[Any], None]]:
+    """Registers an entry point, and forgets it afterwards."""
+    yield lambda entry: gym.register("valuedice-tests/Task-v0", entry)
+    del gym.registry["valuedice-tests/Task-v0"]
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ImportError("no libEGL"), r"cannot be drawn here \(ImportError: no libEGL\); .*MuJoCo needs EGL"),
+        (gym.error.DependencyNotInstalled("pygame is missing"), "needs a package to be drawn: pygame is missing"),
+        (None, "draws no pictures as arrays; make it with render_mode='rgb_array'"),
+    ],
+)
+def test_a_failed_drawing_is_one_line_and_closes_the_environment(error, says):
+    closed = []
+
+    class Undrawable(Still):
+        def render(self) -> Any:
+            if error is not None:
+                raise error
+
+        def close(self) -> None:
+            closed.append(self)
+
+    with pytest.raises(InputError, match=says):
+        make_env(Undrawable, render=True)
+    assert len(closed) == 1
+
+
+def test_a_driver_that_fails_on_import_is_no_unknown_environment(registered):
+    def no_driver(**_: Any) -> gym.Env[Any, Any]:
+        raise ImportError("no libEGL")
+
+    registered(no_driver)
+    with pytest.raises(InputError, match="cannot be drawn here"):
+        make_env("valuedice-tests/Task-v0", render=True)
+    with pytest.raises(InputError, match=r"no environment 'Nothing-v0' .*; give a Gymnasium id"):
+        make_env("Nothing-v0", render=True)
+
+
+def test_mujoco_draws_with_egl_if_there_is_no_screen(monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    choose_renderer()
+    assert os.environ["MUJOCO_GL"] == "osmesa"
+    monkeypatch.delenv("MUJOCO_GL")
+    choose_renderer()
+    assert os.environ["MUJOCO_GL"] == "egl"
 
 
 def test_a_registered_task_is_made_and_named_by_its_id():

@@ -1,26 +1,44 @@
-"""One file an algorithm; the union of them is the registry."""
+"""One file an algorithm. Any object that keeps `protocol.Algorithm` can be trained; these have names."""
 
 from valuedice.algorithms.bc import BC
 from valuedice.algorithms.dac import DAC
 from valuedice.algorithms.dual_dice import DualDICE
 from valuedice.algorithms.gail import GAIL
 from valuedice.algorithms.ppo import PPO
+from valuedice.algorithms.protocol import Algorithm, AnyAlgorithm, Diagnosis
 from valuedice.algorithms.sac import SAC
 from valuedice.algorithms.value_dice import ValueDICE
 
-Algorithm = ValueDICE | BC | DAC | DualDICE | GAIL
-"""Every algorithm that `train` accepts; a new one is one file and one name here."""
-
-ALGORITHMS: dict[str, type[Algorithm]] = {
+ALGORITHMS: dict[str, type[AnyAlgorithm]] = {
     "value-dice": ValueDICE,
     "bc": BC,
     "dac": DAC,
     "dual-dice": DualDICE,
     "gail": GAIL,
 }
-"""Names on the command line."""
+"""What `valuedice train` can name: algorithms that imitate."""
 
-Learning = Algorithm | SAC
-"""Everything that can learn; SAC, from rewards, makes experts."""
+REWARD_LEARNERS: dict[str, type[AnyAlgorithm]] = {"sac": SAC}
+"""What `valuedice expert` can name: algorithms that learn from rewards."""
 
-__all__ = ["ALGORITHMS", "BC", "DAC", "GAIL", "PPO", "SAC", "Algorithm", "DualDICE", "Learning", "ValueDICE"]
+__all__ = [
+    "ALGORITHMS",
+    "BC",
+    "DAC",
+    "GAIL",
+    "PPO",
+    "REWARD_LEARNERS",
+    "SAC",
+    "Algorithm",
+    "AnyAlgorithm",
+    "Diagnosis",
+    "DualDICE",
+    "ValueDICE",
+    "algorithm_name",
+]
+
+
+def algorithm_name(algorithm: AnyAlgorithm) -> str:
+    """The name on the command line; for an algorithm from outside, the name of its class."""
+    named = ALGORITHMS | REWARD_LEARNERS
+    return next((name for name, kind in named.items() if type(algorithm) is kind), type(algorithm).__qualname__)

@@ -9,7 +9,7 @@ less likely.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
@@ -18,9 +18,10 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
 from valuedice.errors import InputError
-from valuedice.losses import orthogonal_penalty
+from valuedice.losses import orthogonal_penalty, weighted_mean
 from valuedice.networks import (
     Params,
     actor_init,
@@ -29,17 +30,13 @@ from valuedice.networks import (
     log_likelihood,
     policy_entropy,
 )
-from valuedice.types import Batch, Metrics, Sampling, Spec, Transition
+from valuedice.types import Batch, Data, Metrics, Sampling, Spec, Transition
 
 WINDOW = 500
 """Updates over which the loss on held-out rows is averaged before it is compared."""
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["learning", "actor", "opt", "window_loss", "best_loss", "stale", "updates"],
-    meta_fields=["spec"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
     """Everything that an update changes."""
@@ -54,7 +51,7 @@ class State:
     stale: Array
     """Windows since the best one."""
     updates: Array
-    spec: Spec
+    spec: Spec = field(metadata={"static": True})
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class BC:
     action_clip: float = 1e-2
     """How far inside its bounds an action at the bound is taken to be: its likelihood there is infinite."""
     held_out: float = 0.1
-    """Share of the episodes, at least one, kept aside to stop by; with a single episode there are none."""
+    """Fraction of episodes held out for early stopping (at least one; none if there is only one episode)."""
     patience: int = 20
     """Windows of 500 updates without a better loss on held-out episodes, after which training stops."""
     hidden: tuple[int, ...] = (256, 256)
@@ -78,12 +75,8 @@ class BC:
     batch_size: int = 256
     """Rows in one update."""
 
-    learns_offline: ClassVar[bool] = True
-    uses_replay: ClassVar[bool] = False
     pace: ClassVar[None] = None
-    remedies: ClassVar[str] = "a smaller step (--lr), or a larger --action-clip"
-    rows: ClassVar[Sampling] = Sampling(absorbing="none")
-    """The policy never acts in the absorbing state."""
+    remedies: ClassVar[str] = "a smaller step (`lr`), or a larger `action_clip`"
 
     def __post_init__(self) -> None:
         check_positive(self, "lr", "action_clip", "batch_size", "patience")
@@ -97,6 +90,11 @@ class BC:
     def paper(cls) -> BC:
         """As in the paper's offline comparison: the regularisation and the step of ValueDICE's policy."""
         return cls(lr=1e-5, orthogonal_penalty=1e-4, weight_decay=0.0, action_clip=1e-6, held_out=0.0)
+
+    @property
+    def data(self) -> Data:
+        """Expert rows without the absorbing state, in which the policy never acts."""
+        return Data(self.batch_size, Sampling(absorbing="none"), held_out=self.held_out)
 
     def init(self, key: Array, spec: Spec) -> State:
         """Fresh network and optimiser."""
@@ -120,11 +118,9 @@ class BC:
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """A step down the loss and its regularisation; then, a look at held-out rows."""
-        expert = batch.expert
-        assert expert is not None
 
         def regularised(actor: Params) -> tuple[Array, Metrics]:
-            loss, orthogonal = self.loss(actor, state.spec, expert), orthogonal_penalty(actor)
+            loss, orthogonal = self.loss(actor, state.spec, batch.expert), orthogonal_penalty(actor)
             return loss + self.orthogonal_penalty * orthogonal, {"loss": loss, "actor_penalty": orthogonal}
 
         gradient, metrics = jax.grad(regularised, has_aux=True)(state.learning)
@@ -136,7 +132,7 @@ class BC:
             for layer, old in zip(learning, state.learning, strict=True)
         ]
         state = replace(state, learning=learning, opt=opt, updates=state.updates + 1)
-        if batch.held_out is None:
+        if not batch.held_out.size:
             return replace(state, actor=learning), metrics
         loss = self.loss(learning, state.spec, batch.held_out)
         return self.compare(state, loss), metrics | {"held_out_minibatch_loss": loss}
@@ -159,23 +155,19 @@ class BC:
             stale=jnp.where(better, 0, state.stale + ended),
         )
 
-    def diagnose(self, state: State, batch: Batch) -> Metrics:
-        """The loss of the policy on all rows; of the held-out ones, if there are any, and whether to stop.
+    def diagnose(self, state: State, batch: Batch) -> Diagnosis:
+        """The policy's loss on all rows, and on the held-out ones if there are any; whether to stop.
 
-        There is no estimate of a divergence: a likelihood knows nothing of the states that the policy leads to.
+        There is no divergence estimate: a likelihood knows nothing about the states that the policy leads to.
         """
-        assert batch.expert is not None
-        assert batch.expert_weight is not None
         expert, clip = batch.expert, self.action_clip
         likelihood = log_likelihood(state.actor, state.spec, expert.obs, expert.action, clip)
-        # A row of no weight is the absorbing state's.
-        loss = -jnp.sum(jnp.where(batch.expert_weight > 0, batch.expert_weight * likelihood, 0.0))
         entropy = policy_entropy(state.actor, state.spec, expert.obs, jax.random.key(0))
-        metrics: Metrics = {"expert_loss": loss, "entropy": entropy}
-        if batch.held_out is None:
-            return metrics
+        metrics: Metrics = {"expert_loss": -weighted_mean(likelihood, expert.weight), "entropy": entropy}
+        if not batch.held_out.size:
+            return Diagnosis(metrics)
         held_out = batch.held_out
         alive = held_out.obs[:, -1] < 0.5
         unseen = log_likelihood(state.actor, state.spec, held_out.obs, held_out.action, clip)
         metrics["held_out_loss"] = -jnp.sum(jnp.where(alive, unseen, 0.0)) / jnp.sum(alive)
-        return metrics | {"converged": (state.stale >= self.patience).astype(jnp.float32)}
+        return Diagnosis(metrics, converged=state.stale >= self.patience)

@@ -22,22 +22,14 @@ import optax
 from jax import Array
 
 from valuedice.algorithms import sac
+from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
 from valuedice.losses import absorbing_row, discriminator_loss
-from valuedice.networks import Params, adam_init, adam_step, critic, mlp_init
-from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
+from valuedice.networks import Params, adam_init, adam_step, critic, mlp_init, state_actions
+from valuedice.types import Batch, Data, Metrics, Pace, Sampling, Spec, Transition
 
 
-def state_actions(rows: Transition) -> Array:
-    """[s, a] of each row."""
-    return jnp.concatenate([rows.obs, rows.action], axis=1)
-
-
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["discriminator", "discriminator_opt", "learner", "key"],
-    meta_fields=[],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
     """Everything that an update changes."""
@@ -70,12 +62,9 @@ class DAC:
     sac: sac.SAC = sac.IMITATOR
     """The reinforcement learner."""
 
-    uses_replay: ClassVar[bool] = True
-    learns_offline: ClassVar[bool] = False
-    held_out: ClassVar[float] = 0.0
     remedies: ClassVar[str] = (
-        "a smaller step of the discriminator (--discriminator-lr), a stronger --gradient-penalty, or a smaller "
-        "step of the critics (--critic-lr)"
+        "a smaller step of the discriminator (`discriminator_lr`), a larger `gradient_penalty`, or a smaller "
+        "step of the critics (`critic_lr`)"
     )
 
     def __post_init__(self) -> None:
@@ -90,20 +79,15 @@ class DAC:
         return cls(discriminator_lr=1e-3, expert_share=0.0, sac=sac.PAPER)
 
     @property
-    def batch_size(self) -> int:
-        """Rows of each kind in one update."""
-        return self.sac.batch_size
-
-    @property
     def pace(self) -> Pace:
         """The reinforcement learner's."""
         return self.sac.pace
 
     @property
-    def rows(self) -> Sampling:
-        """The absorbing state counts once for each episode that ends in it, the expert's as the replay buffer's:
-        the discriminator compares the two."""
-        return Sampling(self.sac.discount, absorbing="single")
+    def data(self) -> Data:
+        """Expert and replay rows. On both sides the absorbing state counts once for each episode that ends in it,
+        because the discriminator compares the two."""
+        return Data(self.sac.batch_size, Sampling(self.sac.discount, absorbing="single"), replay="required")
 
     def init(self, key: Array, spec: Spec) -> State:
         """Fresh networks and optimisers."""
@@ -116,17 +100,15 @@ class DAC:
     def reward(self, discriminator: Params, rows: Transition) -> Array:
         """log h - log (1 - h), which may have either sign: -log (1 - h) would pay for staying alive, log h for
         dying. Learned for the absorbing state as for any other."""
-        return jax.vmap(partial(critic, discriminator))(state_actions(rows))
+        return jax.vmap(partial(critic, discriminator))(state_actions(rows.obs, rows.action))
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """A step of the discriminator, then one of SAC with its logits as rewards."""
-        assert batch.expert is not None
-        assert batch.replay is not None
         key, key_mix = jax.random.split(state.key)
         gradient, metrics = jax.grad(discriminator_loss, has_aux=True)(
             state.discriminator,
-            state_actions(batch.expert),
-            state_actions(batch.replay),
+            state_actions(batch.expert.obs, batch.expert.action),
+            state_actions(batch.replay.obs, batch.replay.action),
             key_mix,
             self.gradient_penalty,
             # The absorbing row lies in the middle of the normalised ones: a bounded slope along its mark would
@@ -143,12 +125,9 @@ class DAC:
         state = replace(state, discriminator=discriminator, discriminator_opt=opt, learner=learner, key=key)
         return state, metrics | learning | {"reward": jnp.mean(reward)}
 
-    def diagnose(self, state: State, batch: Batch) -> Metrics:
-        """`kl_estimate` is KL(dRB ‖ dE) as far as the discriminator knows it: of the replay buffer, not of the
-        policy, and the buffer keeps its random beginnings."""
-        assert batch.replay is not None
-        measures = {
-            "kl_estimate": -jnp.mean(self.reward(state.discriminator, batch.replay)),
-            "absorbing_reward": critic(state.discriminator, absorbing_row(state.learner.spec)),
-        }
-        return measures | self.sac.diagnose(state.learner, batch)
+    def diagnose(self, state: State, batch: Batch) -> Diagnosis:
+        """`kl_estimate` is the discriminator's estimate of KL(dRB ‖ dE): of the replay buffer, which keeps its
+        random first steps, not of the policy."""
+        absorbing = critic(state.discriminator, absorbing_row(state.learner.spec))
+        metrics = {"absorbing_reward": absorbing} | self.sac.diagnose(state.learner, batch).metrics
+        return Diagnosis(metrics, -jnp.mean(self.reward(state.discriminator, batch.replay)))

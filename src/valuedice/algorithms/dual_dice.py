@@ -23,12 +23,13 @@ import optax
 from jax import Array
 
 from valuedice.algorithms import sac
+from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import MEASURING, check_hidden, check_not_negative, check_positive, check_share
-from valuedice.algorithms.value_dice import Apply, apply_chunks, apply_rows, residual_terms, weighted_mean
+from valuedice.algorithms.value_dice import Apply, apply_chunks, apply_rows, residual_terms
 from valuedice.errors import InputError
-from valuedice.losses import blind_to, gradient_penalty, interpolate
-from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, mlp, mlp_init
-from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
+from valuedice.losses import blind_to, gradient_penalty, interpolate, weighted_mean
+from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, mlp, mlp_init, state_actions
+from valuedice.types import Batch, Data, Metrics, Pace, Sampling, Spec, Transition
 
 REWARDS = ("minus-log-zeta", "zeta")
 
@@ -77,11 +78,7 @@ class Terms(NamedTuple):
     rows: list[Array]
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["nu", "zeta", "nu_opt", "zeta_opt", "learner", "key"],
-    meta_fields=[],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
     """Everything that an update changes."""
@@ -124,12 +121,9 @@ class DualDICE:
     sac: sac.SAC = sac.IMITATOR
     """The reinforcement learner."""
 
-    uses_replay: ClassVar[bool] = True
-    learns_offline: ClassVar[bool] = False
-    held_out: ClassVar[float] = 0.0
     remedies: ClassVar[str] = (
-        "smaller steps of the ratio (--nu-lr, --zeta-lr), a stronger --gradient-penalty, or a smaller step of the "
-        "critics (--critic-lr)"
+        "smaller steps of the ratio (`nu_lr`, `zeta_lr`), a larger `gradient_penalty`, or a smaller step of the "
+        "critics (`critic_lr`)"
     )
 
     def __post_init__(self) -> None:
@@ -147,19 +141,18 @@ class DualDICE:
         return replace(learner, replay_regularization=0.1, nu_lr=1e-4, zeta_lr=1e-3, one_sided=False)
 
     @property
-    def batch_size(self) -> int:
-        """Rows of each kind in one update."""
-        return self.sac.batch_size
-
-    @property
     def pace(self) -> Pace:
         """The reinforcement learner's."""
         return self.sac.pace
 
     @property
-    def rows(self) -> Sampling:
-        """As ValueDICE's: uniform, with the absorbing state's exact weight, and every state as an initial state."""
-        return Sampling(self.sac.discount)
+    def data(self) -> Data:
+        """Rows as ValueDICE draws them: uniform, all states initial, exact weight of the absorbing one."""
+        return Data(self.sac.batch_size, Sampling(self.sac.discount), replay="required")
+
+    def ratio_batch(self, batch: Batch) -> Batch:
+        """What ν and ζ learn from: no replay data if α = 0."""
+        return batch if self.replay_regularization > 0 else batch.without_replay()
 
     def init(self, key: Array, spec: Spec) -> State:
         """Fresh networks and optimisers. log ζ begins near zero: policy and expert alike."""
@@ -173,20 +166,18 @@ class DualDICE:
     ) -> Terms:
         """x of ν and log ζ, on expert and replay rows."""
         residuals = residual_terms(nu, learner.actor, learner.spec, batch, key, self.sac.discount, apply)
-        sources = [rows for rows in (batch.expert, batch.replay) if rows is not None]
-        log_zeta = [self.log_zeta(zeta, rows, apply) for rows in sources]
         return Terms(
             residuals.x_expert,
-            log_zeta[0],
+            self.log_zeta(zeta, batch.expert, apply),
             residuals.nu_initial,
             residuals.x_replay,
-            log_zeta[1] if len(log_zeta) > 1 else None,
+            self.log_zeta(zeta, batch.replay, apply) if batch.replay.size else None,
             residuals.rows,
         )
 
     def log_zeta(self, zeta: Params, rows: Transition, apply: Apply = apply_rows) -> Array:
         """log ζ(s, a) of each row."""
-        return apply(partial(log_ratio, zeta), jnp.concatenate([rows.obs, rows.action], axis=1))
+        return apply(partial(log_ratio, zeta), state_actions(rows.obs, rows.action))
 
     def objective(self, terms: Terms, batch: Batch) -> Array:
         """J."""
@@ -194,15 +185,14 @@ class DualDICE:
             *terms[:5],
             discount=self.sac.discount,
             alpha=self.replay_regularization,
-            expert_weight=batch.expert_weight,
-            initial_weight=batch.initial_weight,
+            expert_weight=batch.expert.weight,
+            initial_weight=batch.initial.weight,
         )
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """A step of min over ν, max over ζ, both gradients at the old parameters; then one of SAC."""
-        assert batch.replay is not None
         key, key_action, key_mix = jax.random.split(state.key, 3)
-        ratio_batch = batch if self.replay_regularization > 0 else batch._replace(replay=None)
+        ratio_batch = self.ratio_batch(batch)
 
         def saddle(nu: Params, zeta: Params) -> tuple[Array, Metrics]:
             """ν descends on this function, ζ ascends. Each penalty depends on one of the two only."""
@@ -230,13 +220,12 @@ class DualDICE:
             "reward": jnp.mean(reward)
         }
 
-    def diagnose(self, state: State, batch: Batch) -> Metrics:
-        """`kl_estimate` is 1 - J on all the expert's rows, without penalties: the KL of the two mixtures, as far
-        as ν and ζ know it."""
+    def diagnose(self, state: State, batch: Batch) -> Diagnosis:
+        """`kl_estimate` is 1 - J on all the expert's rows, without penalties: the estimate by ν and ζ of the KL of
+        the two mixtures."""
         key_action = jax.random.fold_in(state.key, MEASURING)
-        ratio_batch = batch if self.replay_regularization > 0 else batch._replace(replay=None)
+        ratio_batch = self.ratio_batch(batch)
         terms = self.terms(state.nu, state.zeta, state.learner, ratio_batch, key_action, apply_chunks)
-        return {
-            "kl_estimate": 1 - self.objective(terms, ratio_batch),
-            "log_zeta_expert": weighted_mean(terms.log_zeta_expert, batch.expert_weight),
-        } | self.sac.diagnose(state.learner, batch)
+        metrics = {"log_zeta_expert": weighted_mean(terms.log_zeta_expert, batch.expert.weight)}
+        metrics |= self.sac.diagnose(state.learner, batch).metrics
+        return Diagnosis(metrics, 1 - self.objective(terms, ratio_batch))

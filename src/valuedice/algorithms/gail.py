@@ -9,7 +9,7 @@ policy learns by PPO, which needs fresh rollouts of its own: no algorithm here t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
@@ -20,10 +20,11 @@ from jax import Array
 
 from valuedice.algorithms.ppo import PPO, values
 from valuedice.algorithms.ppo import State as PPOState
+from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import MEASURING, check_hidden, check_not_negative, check_positive
-from valuedice.losses import absorbing_row, discriminator_loss
-from valuedice.networks import Params, adam_init, adam_step, critic, mlp_init, policy_entropy
-from valuedice.types import Batch, Metrics, Pace, Rollout, Sampling, Spec
+from valuedice.losses import absorbing_row, discriminator_loss, weighted_mean
+from valuedice.networks import Params, adam_init, adam_step, critic, mlp_init, policy_entropy, state_actions
+from valuedice.types import Batch, Data, Metrics, Pace, Rollout, Sampling, Spec
 
 LEARNER = PPO()
 
@@ -31,7 +32,7 @@ LEARNER = PPO()
 def policy_rows(rollout: Rollout, discount: float) -> tuple[Array, Array]:
     """The rows [s, a] of dπ, and their weights: each row of the rollout counts 1, and is followed by a self-loop of
     the absorbing state that counts γ/(1-γ) where the task ended and nothing where it went on."""
-    rows = jnp.concatenate([rollout.obs, rollout.action], axis=-1)
+    rows = state_actions(rollout.obs, rollout.action)
     rows = rows.reshape(-1, rows.shape[-1])
     terminated = rollout.next_obs[..., -1].ravel()
     spec = Spec(rollout.obs.shape[-1] - 1, rollout.action.shape[-1])
@@ -40,11 +41,7 @@ def policy_rows(rollout: Rollout, discount: float) -> tuple[Array, Array]:
     return jnp.concatenate([rows, loops]), weights / jnp.sum(weights)
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["ppo", "discriminator", "discriminator_opt", "key"],
-    meta_fields=["spec"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
     """Everything that an update changes."""
@@ -53,7 +50,7 @@ class State:
     discriminator: Params
     discriminator_opt: optax.OptState
     key: Array
-    spec: Spec
+    spec: Spec = field(metadata={"static": True})
 
     @property
     def actor(self) -> Params:
@@ -82,12 +79,9 @@ class GAIL:
     ppo: PPO = LEARNER
     """How the policy learns."""
 
-    uses_replay: ClassVar[bool] = False
-    learns_offline: ClassVar[bool] = False
-    held_out: ClassVar[float] = 0.0
     remedies: ClassVar[str] = (
-        "a smaller step of the policy (--actor-lr) or of the discriminator (--discriminator-lr), or a stronger "
-        "--gradient-penalty"
+        "a smaller step of the policy (`actor_lr`) or of the discriminator (`discriminator_lr`), or a larger "
+        "`gradient_penalty`"
     )
 
     def __post_init__(self) -> None:
@@ -102,14 +96,9 @@ class GAIL:
         return Pace(1, self.ppo.rollout, 0, self.ppo.rollout, noise=None, rollout=shape)
 
     @property
-    def batch_size(self) -> int:
-        """Expert rows that one update draws, for all steps of the discriminator."""
-        return self.discriminator_steps * self.discriminator_batch
-
-    @property
-    def rows(self) -> Sampling:
-        """How expert rows are drawn: uniformly, the absorbing state by its exact weight."""
-        return Sampling(self.ppo.discount)
+    def data(self) -> Data:
+        """Expert rows for all steps of the discriminator: uniform, with the absorbing state's exact weight."""
+        return Data(self.discriminator_steps * self.discriminator_batch, Sampling(self.ppo.discount))
 
     def init(self, key: Array, spec: Spec) -> State:
         """Fresh networks and optimisers."""
@@ -120,12 +109,10 @@ class GAIL:
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """One rollout: steps of the discriminator, then PPO on the rewards that it gives."""
-        assert batch.rollout is not None
         key, key_rows, key_mix = jax.random.split(state.key, 3)
         discriminator, moments, metrics = self.discriminate(state, batch, key_rows, key_mix)
         logit = partial(critic, discriminator)
-        pairs = jnp.concatenate([batch.rollout.obs, batch.rollout.action], axis=-1)
-        reward = jax.vmap(jax.vmap(logit))(pairs)
+        reward = jax.vmap(jax.vmap(logit))(state_actions(batch.rollout.obs, batch.rollout.action))
         learned, more = self.ppo.step(state.ppo, batch.rollout, reward, logit(absorbing_row(state.spec)))
         metrics |= more | {"reward": jnp.mean(reward)}
         networks = {"ppo": learned, "discriminator": discriminator, "discriminator_opt": moments}
@@ -135,10 +122,8 @@ class GAIL:
         self, state: State, batch: Batch, key_rows: Array, key_mix: Array
     ) -> tuple[Params, optax.OptState, Metrics]:
         """Teaches the discriminator to tell the expert's rows from those of the rollout."""
-        assert batch.expert is not None
-        assert batch.rollout is not None
         shape = (self.discriminator_steps, self.discriminator_batch)
-        expert = jnp.concatenate([batch.expert.obs, batch.expert.action], axis=-1).reshape(*shape, -1)
+        expert = state_actions(batch.expert.obs, batch.expert.action).reshape(*shape, -1)
         rows, weights = policy_rows(batch.rollout, self.ppo.discount)
         chosen = jax.random.choice(key_rows, len(rows), shape, p=weights)
         # But for its mark, the absorbing state is all zeros, where the middle of the demonstrations lies too. A
@@ -160,25 +145,22 @@ class GAIL:
         (params, moments), metrics = jax.lax.scan(body, start, (expert, chosen, keys))
         return params, moments, jax.tree.map(jnp.mean, metrics)
 
-    def diagnose(self, state: State, batch: Batch) -> Metrics:
+    def diagnose(self, state: State, batch: Batch) -> Diagnosis:
         """What a user without rewards can watch, on the newest rows of the policy and all rows of the expert.
 
         `kl_estimate` is minus the mean reward, KL(dπ ‖ dE) as far as the discriminator knows it. Values are
         (1-γ) V: the mean reward that the policy believes to come.
         """
-        assert batch.expert is not None
-        assert batch.expert_weight is not None
-        assert batch.rollout is not None
         key_entropy = jax.random.fold_in(state.key, MEASURING)
         logit = jax.vmap(partial(critic, state.discriminator))
         rows, weights = policy_rows(batch.rollout, self.ppo.discount)
-        expert = logit(jnp.concatenate([batch.expert.obs, batch.expert.action], axis=1))
+        expert = logit(state_actions(batch.expert.obs, batch.expert.action))
         value = jax.vmap(partial(values, state.ppo.value))(batch.rollout.obs)
-        return {
-            "kl_estimate": -jnp.sum(weights * logit(rows)),
-            "expert_logit": jnp.sum(batch.expert_weight * expert),
+        metrics: Metrics = {
+            "expert_logit": weighted_mean(expert, batch.expert.weight),
             "absorbing_reward": critic(state.discriminator, absorbing_row(state.spec)),
             "value_mean": jnp.mean(value),
             "value_std": jnp.std(value),
             "entropy": policy_entropy(state.actor, state.spec, batch.expert.obs, key_entropy),
         }
+        return Diagnosis(metrics, -jnp.sum(weights * logit(rows)))

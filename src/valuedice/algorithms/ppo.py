@@ -8,7 +8,7 @@ function. There are no rewards here: another algorithm gives one for each row of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -90,11 +90,7 @@ def values(params: Params, obs: Array) -> Array:
     return jax.vmap(lambda row: mlp(params, row[:-1])[0])(obs)
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["actor", "value", "actor_opt", "value_opt", "scale", "key"],
-    meta_fields=["spec"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
     """Everything that a step changes."""
@@ -106,7 +102,7 @@ class State:
     scale: Array
     """Of the policy's step size: its share of `actor_lr`."""
     key: Array
-    spec: Spec
+    spec: Spec = field(metadata={"static": True})
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ whatever another algorithm makes of the rows (`step`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import (
     check_finite,
     check_hidden,
@@ -27,8 +28,17 @@ from valuedice.algorithms.settings import (
 )
 from valuedice.errors import InputError
 from valuedice.losses import orthogonal_penalty
-from valuedice.networks import Params, actor_init, adam_init, adam_step, gaussian_policy, mlp, mlp_init
-from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
+from valuedice.networks import (
+    Params,
+    actor_init,
+    adam_init,
+    adam_step,
+    gaussian_policy,
+    mlp,
+    mlp_init,
+    state_actions,
+)
+from valuedice.types import Batch, Data, Metrics, Pace, Sampling, Spec, Transition
 
 CRITICS = 2
 
@@ -68,7 +78,7 @@ def act(actor: Params, obs: Array, noise: Array) -> tuple[Array, Array]:
 def q_values(critics: list[Params], obs: Array, action: Array) -> Array:
     """Of each critic (the first axis) for each row. Standardised features bound how far a critic can be wrong about
     actions that it has not seen, which lets it take larger steps."""
-    rows = jnp.concatenate([obs, action], axis=1)
+    rows = state_actions(obs, action)
     q = partial(mlp, standardize=True)
     return jnp.stack([jax.vmap(partial(q, params))(rows)[:, 0] for params in critics])
 
@@ -80,19 +90,13 @@ def follow(target: Any, online: Any, rate: float) -> Any:
 
 def with_expert_rows(batch: Batch, share: float) -> Transition:
     """What an imitator learns from: rows of the replay buffer, a share of them replaced by the expert's."""
-    assert batch.expert is not None
-    assert batch.replay is not None
-    count = round(share * len(batch.replay.obs))
+    count = round(share * batch.replay.size)
     return jax.tree.map(
         lambda expert, replay: jnp.concatenate([expert[:count], replay[count:]]), batch.expert, batch.replay
     )
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["actor", "critics", "targets", "log_alpha", "actor_opt", "critics_opt", "alpha_opt", "key"],
-    meta_fields=["spec"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
     """Everything that an update changes."""
@@ -105,7 +109,7 @@ class State:
     critics_opt: optax.OptState
     alpha_opt: optax.OptState
     key: Array
-    spec: Spec
+    spec: Spec = field(metadata={"static": True})
 
 
 @dataclass(frozen=True)
@@ -141,9 +145,7 @@ class SAC:
     training_starts: int = 5_000
     """Environment steps before the first update."""
 
-    uses_replay: ClassVar[bool] = True
-    learns_offline: ClassVar[bool] = False
-    remedies: ClassVar[str] = "a smaller step of the critics (--critic-lr) or of the policy (--actor-lr)"
+    remedies: ClassVar[str] = "a smaller step of the critics (`critic_lr`) or of the policy (`actor_lr`)"
 
     def __post_init__(self) -> None:
         check_share(self, "discount")
@@ -161,9 +163,9 @@ class SAC:
         return Pace(self.updates_per_step, self.update_every, self.random_steps, self.training_starts, noise=None)
 
     @property
-    def rows(self) -> Sampling:
-        """How the rows of a batch are drawn."""
-        return Sampling(self.discount)
+    def data(self) -> Data:
+        """Replay rows with the environment's rewards."""
+        return Data(self.batch_size, Sampling(self.discount), demos=False, replay="required")
 
     def init(self, key: Array, spec: Spec) -> State:
         """Fresh networks and optimisers."""
@@ -191,8 +193,6 @@ class SAC:
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """A step on the rewards of the environment, for which nothing comes after the end of a task."""
-        assert batch.replay is not None
-        assert batch.replay.reward is not None
         return self.step(state, batch.replay, batch.replay.reward)
 
     def step(
@@ -244,11 +244,10 @@ class SAC:
         metrics = {"critic_loss": loss, "q_mean": q_mean, "alpha": alpha, "entropy": mean_where(entropy, alive)}
         return replace(state, **networks, **moments, log_alpha=log_alpha, key=key), metrics
 
-    def diagnose(self, state: State, batch: Batch) -> Metrics:
+    def diagnose(self, state: State, batch: Batch) -> Diagnosis:
         """The spread of the critics over rows of the replay: what π believes that they are worth."""
-        assert batch.replay is not None
         q = jnp.min(q_values(state.critics, batch.replay.obs, batch.replay.action), axis=0)
-        return {"q_std": jnp.std(q), "q_min": jnp.min(q), "q_max": jnp.max(q)}
+        return Diagnosis({"q_std": jnp.std(q), "q_min": jnp.min(q), "q_max": jnp.max(q)})
 
 
 IMITATOR = SAC(

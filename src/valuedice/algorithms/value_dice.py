@@ -15,7 +15,7 @@ Replay data is mixed into both terms (Section 5.2), which leaves π = πE optima
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -26,9 +26,10 @@ import optax
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import MEASURING, check_hidden, check_not_negative, check_positive, check_share
 from valuedice.errors import InputError
-from valuedice.losses import gradient_penalty, interpolate, orthogonal_penalty
+from valuedice.losses import gradient_penalty, interpolate, orthogonal_penalty, weighted_mean
 from valuedice.networks import (
     Params,
     actor_init,
@@ -38,8 +39,9 @@ from valuedice.networks import (
     critic_init,
     expected_value,
     policy_entropy,
+    state_actions,
 )
-from valuedice.types import Batch, Metrics, Pace, Sampling, Spec, Transition
+from valuedice.types import Batch, Data, InitialStates, Metrics, Pace, Sampling, Spec, Transition
 
 PARTITION_DECAY = 0.99
 
@@ -84,11 +86,6 @@ def _log_tilted(x: Array, weight: Array | None) -> Array:
     return jnp.where(weight > 0, jnp.log(weight) + x, -jnp.inf)
 
 
-def weighted_mean(x: Array, weight: Array | None) -> Array:
-    """E x; a row of zero weight is dropped, however large its x."""
-    return jnp.mean(x) if weight is None else jnp.sum(jnp.where(weight > 0, weight * x, 0.0))
-
-
 class Terms(NamedTuple):
     """What the objective is made of."""
 
@@ -124,10 +121,9 @@ def residual_terms(
     nu: Params, actor: Params, spec: Spec, batch: Batch, key: Array, discount: float, apply: Apply = apply_rows
 ) -> Terms:
     """x = ν(s,a) - γ ν(s′,a′) on expert and replay rows, ν(s0,a0) on initial states; a0, a′ ~ π."""
-    assert batch.expert is not None
-    sources = [batch.expert] if batch.replay is None else [batch.expert, batch.replay]
-    now = [jnp.concatenate([rows.obs, rows.action], axis=1) for rows in sources]
-    acting = [batch.initial, *[rows.next_obs for rows in sources]]
+    sources = [batch.expert, batch.replay] if batch.replay.size else [batch.expert]
+    now = [state_actions(rows.obs, rows.action) for rows in sources]
+    acting = [batch.initial.obs, *[rows.next_obs for rows in sources]]
     noise = None
     if not spec.discrete:
         noise = jax.random.normal(key, (sum(map(len, acting)), spec.action_size))
@@ -138,16 +134,12 @@ def residual_terms(
     _, *next_action = split_like(acting, expectation[1])
 
     x = [bellman_residual(*values, discount) for values in zip(nu_now, nu_next, strict=True)]
-    after = [jnp.concatenate(parts, axis=1) for parts in zip(acting[1:], next_action, strict=True)]
+    after = [state_actions(*parts) for parts in zip(acting[1:], next_action, strict=True)]
     rows = [jnp.concatenate(parts) for parts in zip(now, after, strict=True)]
-    return Terms(x[0], nu_initial, x[1] if batch.replay is not None else None, rows)
+    return Terms(x[0], nu_initial, x[1] if batch.replay.size else None, rows)
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["actor", "nu", "actor_opt", "nu_opt", "log_partition", "updates", "key"],
-    meta_fields=["spec"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
     """Everything that an update changes."""
@@ -160,7 +152,7 @@ class State:
     """Running mean, from zero, of log E_mix e^x over minibatches: the constant that `log_ratio` takes off."""
     updates: Array
     key: Array
-    spec: Spec
+    spec: Spec = field(metadata={"static": True})
 
 
 @dataclass(frozen=True)
@@ -198,11 +190,9 @@ class ValueDICE:
     exploration_noise: float = 0.1
     """Standard deviation of the noise on the mean action while collecting (actions span [-1, 1])."""
 
-    learns_offline: ClassVar[bool] = True
-    held_out: ClassVar[float] = 0.0
     remedies: ClassVar[str] = (
-        "a smaller step of the critic (--nu-lr), a stronger --gradient-penalty, or a smaller step of the policy "
-        "(--actor-lr)"
+        "a smaller step of the critic (`nu_lr`), a larger `gradient_penalty`, or a smaller step of the policy "
+        "(`actor_lr`)"
     )
 
     def __post_init__(self) -> None:
@@ -216,7 +206,7 @@ class ValueDICE:
 
     @property
     def uses_replay(self) -> bool:
-        """With α = 0 no replay data enters, neither the objective nor the penalty."""
+        """With α = 0 replay data enters neither the objective nor the penalty."""
         return self.replay_regularization > 0
 
     @property
@@ -225,9 +215,10 @@ class ValueDICE:
         return Pace(self.updates_per_step, 1, self.random_steps, self.training_starts, self.exploration_noise)
 
     @property
-    def rows(self) -> Sampling:
-        """How `train` draws the rows of a batch."""
-        return Sampling(self.discount, self.initial_states, self.sampling, self.absorbing)
+    def data(self) -> Data:
+        """Expert rows and initial states; replay data if there is any."""
+        sampling = Sampling(self.discount, self.initial_states, self.sampling, self.absorbing)
+        return Data(self.batch_size, sampling, replay="optional" if self.uses_replay else "unused")
 
     def init(self, key: Array, spec: Spec) -> State:
         """Fresh networks and optimisers."""
@@ -253,15 +244,15 @@ class ValueDICE:
             terms.x_replay,
             discount=self.discount,
             alpha=self.replay_regularization,
-            expert_weight=batch.expert_weight,
-            initial_weight=batch.initial_weight,
+            expert_weight=batch.expert.weight,
+            initial_weight=batch.initial.weight,
         )
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """A step of max over π, min over ν (Equation 13), both gradients at the old parameters."""
         key, key_action, key_mix = jax.random.split(state.key, 3)
         if not self.uses_replay:
-            batch = batch._replace(replay=None)
+            batch = batch.without_replay()
 
         def saddle(nu: Params, actor: Params) -> tuple[Array, Metrics]:
             """ν descends on this function, π ascends. Each penalty depends on one of the two only."""
@@ -281,7 +272,7 @@ class ValueDICE:
         networks = {"actor": actor, "nu": nu, "actor_opt": actor_opt, "nu_opt": nu_opt}
         return replace(state, **networks, log_partition=constant, updates=state.updates + 1, key=key), metrics
 
-    def diagnose(self, state: State, batch: Batch) -> Metrics:
+    def diagnose(self, state: State, batch: Batch) -> Diagnosis:
         """What a user without rewards can watch: J on `batch` (all the expert's rows), without penalties.
 
         `kl_estimate` is the KL of the two mixtures (Equation 19) as far as ν knows it: comparable only
@@ -290,25 +281,23 @@ class ValueDICE:
         """
         key_action, key_entropy = jax.random.split(jax.random.fold_in(state.key, MEASURING))
         if not self.uses_replay:
-            batch = batch._replace(replay=None)
+            batch = batch.without_replay()
         terms = residual_terms(state.nu, state.actor, state.spec, batch, key_action, self.discount, apply_chunks)
         objective, log_term = self.objective(terms, batch)
         # The share is (E e^x)² / E e^2x, both under the mixture.
         double = None if terms.x_replay is None else 2 * terms.x_replay
         _, log_square = self.objective(terms._replace(x_expert=2 * terms.x_expert, x_replay=double), batch)
-        assert batch.expert is not None
         obs = batch.expert.obs
-        nu = apply_chunks(partial(critic, state.nu), jnp.concatenate([obs, batch.expert.action], axis=1))
-        return {
-            "kl_estimate": -objective,
+        nu = apply_chunks(partial(critic, state.nu), state_actions(obs, batch.expert.action))
+        metrics: Metrics = {
             "dv_value": objective,
-            "effective_sample_size": jnp.exp(2 * log_term - log_square),
             "nu_mean": jnp.mean(nu),
             "nu_std": jnp.std(nu),
             "nu_min": jnp.min(nu),
             "nu_max": jnp.max(nu),
             "entropy": policy_entropy(state.actor, state.spec, obs, key_entropy),
         }
+        return Diagnosis(metrics, -objective, jnp.exp(2 * log_term - log_square))
 
     def log_ratio(self, state: State, transition: Transition, samples: int = 16) -> Array:
         """log [((1-α) dπ + α dRB) / ((1-α) dE + α dRB)] of each row, as far as ν knows it (Equation 20).
@@ -317,7 +306,7 @@ class ValueDICE:
         discrete actions, else a mean over `samples`. The constant is a running mean over minibatches, so the
         ratio is right up to a small one.
         """
-        batch = Batch(transition, transition.obs[:1], None)
+        batch = Batch.of(state.spec, expert=transition, initial=InitialStates(transition.obs[:1]))
 
         def residual(key: Array) -> Array:
             terms = residual_terms(state.nu, state.actor, state.spec, batch, key, self.discount, apply_chunks)

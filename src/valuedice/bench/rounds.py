@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from valuedice.errors import InputError
-from valuedice.machine import THREADS, hardware, versions
+from valuedice.system.machine import THREADS, hardware, versions
 
 
 @dataclass(frozen=True)

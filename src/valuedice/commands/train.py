@@ -196,7 +196,7 @@ def run_training(options: Any) -> int:
 
 def check_machine(options: Any) -> None:
     """What every command that trains asks of the machine."""
-    from valuedice.machine import keep_compiled
+    from valuedice.system.machine import keep_compiled
 
     if options.threads is not None and options.threads < 1:
         raise InputError(f"threads is {options.threads}; it must be at least 1")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from valuedice.demos import npz
-from valuedice.demos.episodes import Demos, Episode
+from valuedice.demos.episodes import Demos, DonesAre, Episode, Origin
 from valuedice.errors import InputError
 
 __all__ = ["Demos", "Episode", "load_demos", "shipped_demos"]
@@ -23,7 +24,7 @@ def load_demos(
     ref: str | os.PathLike[str],
     episodes: int | None = None,
     seed: int = 0,
-    dones_are: npz.DonesAre | None = None,
+    dones_are: DonesAre | None = None,
     check: bool = True,
 ) -> Demos:
     """The demonstrations `ref`: a shipped name or the path of an .npz file; all, or `episodes` chosen by `seed`.
@@ -33,11 +34,12 @@ def load_demos(
     """
     shipped = shipped_demos()
     path: str | os.PathLike[str] = ref
+    origin = Origin(os.path.abspath(ref), dones_are)
     if str(ref) in shipped and not os.path.isfile(ref):
-        path = shipped[str(ref)]
+        path, origin = shipped[str(ref)], Origin(str(ref), dones_are)
     elif not os.path.exists(ref):
         raise InputError(
             f"no demonstrations at {ref}; give the path of an .npz file, or a shipped name: {', '.join(shipped)}"
         )
-    demos = npz.read(path, dones_are, check)
+    demos = replace(npz.read(path, dones_are, check), origin=origin)
     return demos if episodes is None else demos.select(episodes, seed)

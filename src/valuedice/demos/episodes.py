@@ -6,12 +6,17 @@ import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from valuedice.demos.arrays import as_actions, as_matrix, as_vector, check_rows, describe, first_nonfinite
 from valuedice.errors import InputError
 from valuedice.types import Normalizer
+
+
+DonesAre = Literal["truncated", "terminated"]
+"""What an end of an episode means in a file that does not say."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +45,19 @@ class Episode:
             return float(self.rewards.sum(dtype=np.float64))
 
 
+@dataclass(frozen=True)
+class Origin:
+    """How demonstrations were loaded, so that a run can load them again."""
+
+    ref: str
+    """The name of shipped demonstrations, or an absolute path."""
+    dones_are: DonesAre | None = None
+    episodes: int | None = None
+    """How many episodes were selected; None for all."""
+    seed: int = 0
+    """Chose them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Demos:
     """Episodes of one expert on one task. Build it with `load_demos` or `from_episodes`, which check it."""
@@ -51,6 +69,8 @@ class Demos:
     """Mean return of all the episodes that were loaded, whichever were selected since."""
     action_count: int = 0
     """Discrete actions in all the episodes that were loaded: a selection may lack some of them."""
+    origin: Origin | None = None
+    """None if they were not loaded from a file."""
 
     @classmethod
     def from_episodes(cls, episodes: Iterable[Episode], source: str, check: bool = True) -> Demos:
@@ -109,7 +129,9 @@ class Demos:
         if seed < 0:
             raise InputError(f"the seed {seed} is negative; give 0 or more")
         chosen = np.random.default_rng(seed).choice(len(self), size=count, replace=False)
-        return replace(self, episodes=tuple(self.episodes[i] for i in np.sort(chosen)))
+        again = self.origin is not None and self.origin.episodes is None
+        origin = replace(self.origin, episodes=count, seed=seed) if again and self.origin else None
+        return replace(self, episodes=tuple(self.episodes[i] for i in np.sort(chosen)), origin=origin)
 
     def split(self, share: float, seed: int) -> tuple[Demos, Demos | None]:
         """These episodes without, and those with, a share of them, at least one, chosen by `seed`; nothing is held

@@ -11,7 +11,7 @@ import numpy as np
 
 from valuedice.demos.arrays import describe, first_nonfinite, gaps
 from valuedice.demos.episodes import Demos
-from valuedice.errors import InputError
+from valuedice.types import Spec
 
 AT_BOUND = 1e-6
 """How near to a bound an action counts as on it."""
@@ -73,26 +73,19 @@ class Report:
     """One line each."""
 
 
-def inspect(demos: Demos, low: Any = None, high: Any = None) -> Report:
-    """Look through demonstrations (loaded with `check=False` if NaN is to be reported rather than refused).
+def inspect(demos: Demos, spec: Spec | None = None) -> Report:
+    """Looks through demonstrations, loaded with `check=False` so that NaN is reported rather than refused.
 
-    `low` and `high` are the bounds of the environment's actions, a number or one for each dimension; actions
-    outside are a finding only where they are given. Without them the share at the bound assumes [-1, 1], or
-    the data's own range where it is wider.
+    The share of actions at the bound needs bounds: those of the task `spec` if its actions are alike, else [-1, 1],
+    or the range of the data if it is wider. Whether the demonstrations fit the task is for `envs.fit` to say.
     """
-    for bound in (low, high):
-        if np.ndim(bound) and np.shape(bound) != (demos.action_size,):
-            raise InputError(
-                f"{demos.source}: actions have {demos.action_size} dimensions, the bounds {np.size(bound)}; "
-                "give the bounds of the same task"
-            )
     lengths = [len(episode) for episode in demos.episodes]
     totals = [total for episode in demos.episodes if (total := episode.total_reward) is not None]
     observations = np.concatenate([episode.observations for episode in demos.episodes])
     actions = np.concatenate([episode.actions for episode in demos.episodes])
     observation_stats = tuple(Stats.of(column) for column in observations.T)
     action_stats = () if demos.discrete else tuple(Stats.of(column) for column in actions.T)
-    share, bounds = (None, "") if demos.discrete else _at_bound(actions, action_stats, low, high)
+    share, bounds = (None, "") if demos.discrete else _at_bound(actions, action_stats, spec)
     terminated = sum(episode.terminated for episode in demos.episodes)
     return Report(
         source=demos.source,
@@ -108,25 +101,20 @@ def inspect(demos: Demos, low: Any = None, high: Any = None) -> Report:
         action_counts=tuple(np.bincount(actions).tolist()) if demos.discrete else (),
         at_bound=share,
         bounds=bounds,
-        findings=[*_nonfinite(demos), *_gaps(demos), *_out_of_bounds(demos, low, high)],
+        findings=[*_nonfinite(demos), *_gaps(demos)],
     )
 
 
-def _at_bound(actions: np.ndarray, stats: tuple[Stats, ...], low: Any, high: Any) -> tuple[float, str]:
-    """The share of entries on a bound, and which bounds were meant."""
-    if low is not None or high is not None:
-        low, high, name = _bound(low, -np.inf), _bound(high, np.inf), "the environment's"
+def _at_bound(actions: np.ndarray, stats: tuple[Stats, ...], spec: Spec | None) -> tuple[float, str]:
+    """The share of entries on a bound, and whose bounds these are."""
+    if spec is not None and not spec.discrete and spec.action_size == len(stats):
+        low, high, name = np.array(spec.low), np.array(spec.high), "the environment's"
     elif all(s.min >= -1 and s.max <= 1 for s in stats):
-        low, high, name = -1.0, 1.0, "[-1, 1]"
+        low, high, name = np.array(-1.0), np.array(1.0), "[-1, 1]"
     else:
-        low, high, name = [s.min for s in stats], [s.max for s in stats], "the data's own range"
-    on_bound = (np.abs(actions - np.asarray(low)) <= AT_BOUND) | (np.abs(actions - np.asarray(high)) <= AT_BOUND)
+        low, high, name = np.array([s.min for s in stats]), np.array([s.max for s in stats]), "the data's own range"
+    on_bound = (np.abs(actions - low) <= AT_BOUND) | (np.abs(actions - high) <= AT_BOUND)
     return float(on_bound.mean()), name
-
-
-def _bound(bound: Any, default: float) -> np.ndarray:
-    """A bound rounded as the actions are: 0.4 in float32 is above 0.4 in float64."""
-    return np.asarray(default if bound is None else bound, np.float32).astype(np.float64)
 
 
 def _nonfinite(demos: Demos) -> Iterator[str]:
@@ -161,22 +149,6 @@ def _gaps(demos: Demos) -> Iterator[str]:
         yield (
             f"gaps: s′ differs from the next s after {count} row{'s' * (count > 1)} inside episodes, first "
             f"row {int(np.argmax(broken[first]))} of episode {first}; the largest difference is {largest:.3g}"
-        )
-
-
-def _out_of_bounds(demos: Demos, low: Any, high: Any) -> Iterator[str]:
-    if low is None and high is None:
-        return
-    low, high = _bound(low, -np.inf), _bound(high, np.inf)
-    columns = [episode.actions.reshape(len(episode), -1) for episode in demos.episodes]
-    outside = [(actions < low - AT_BOUND) | (actions > high + AT_BOUND) for actions in columns]
-    count = sum(int(entries.sum()) for entries in outside)
-    if count:
-        first = next(i for i, entries in enumerate(outside) if entries.any())
-        row, column = np.argwhere(outside[first])[0]
-        yield (
-            f"actions out of bounds: {count} {'entry' if count == 1 else 'entries'}, first "
-            f"{describe(columns[first], (row, column))} of episode {first}"
         )
 
 

@@ -8,7 +8,7 @@ import warnings
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +23,9 @@ from valuedice.demos.arrays import (
     first_nonfinite,
     gaps,
 )
-from valuedice.demos.episodes import Demos, Episode
+from valuedice.demos.episodes import Demos, DonesAre, Episode
 from valuedice.errors import InputError
-
-DonesAre = Literal["truncated", "terminated"]
+from valuedice.system.files import write_whole
 
 MANY_EPISODES = 20_000
 """A file may hold more of them only if it has a byte for each."""
@@ -84,11 +83,11 @@ def read(path: str | os.PathLike[str], dones_are: DonesAre | None = None, check:
 
 
 def write(path: str | os.PathLike[str], demos: Demos) -> None:
-    """Write Gymnasium's dialect under a temporary name, then rename: a failure leaves an old file alone."""
+    """Writes Gymnasium's dialect, whole or not at all: a failure leaves an old file as it was."""
     ends = np.zeros(demos.rows, bool)
     ends[np.cumsum([len(episode) for episode in demos.episodes]) - 1] = True
     terminated = np.repeat([e.terminated for e in demos.episodes], [len(e) for e in demos.episodes])
-    arrays = {
+    arrays: dict[str, Any] = {
         "observations": np.concatenate([e.observations for e in demos.episodes]),
         "actions": np.concatenate([e.actions for e in demos.episodes]),
         "next_observations": np.concatenate([e.next_observations for e in demos.episodes]),
@@ -98,17 +97,12 @@ def write(path: str | os.PathLike[str], demos: Demos) -> None:
     rewards = [e.rewards for e in demos.episodes if e.rewards is not None]
     if rewards:
         arrays["rewards"] = np.concatenate(rewards)
-    temporary = Path(f"{os.fspath(path)}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            np.savez_compressed(file, **arrays)
-        os.replace(temporary, path)
+        write_whole(Path(path), lambda file: np.savez_compressed(file, **arrays))
     except OSError as error:
         raise InputError(
             f"cannot write {path}: {error.strerror}; give a file name in a folder that exists and is writable"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _load(path: str | os.PathLike[str]) -> tuple[Dialect, dict[str, np.ndarray]]:

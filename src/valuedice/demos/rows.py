@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from valuedice.demos.episodes import Demos
-from valuedice.errors import InputError
 from valuedice.replay import Replay
-from valuedice.types import Normalizer, Sampling, Spec, Transition
+from valuedice.types import InitialStates, Normalizer, Sampling, Spec, Transition
 
 
 def fill_replay(replay: Replay, demos: Demos, spec: Spec, normalizer: Normalizer) -> None:
@@ -76,17 +75,21 @@ class ExpertRows:
         self._initial_cumulative = _cumulative(initial)
 
     def all(self) -> Transition:
-        """Every row once; `weight` and `initial_weight` belong to them."""
-        return self.store.rows(np.arange(len(self.store)))
+        """Every row once, with its weight."""
+        return self.store.rows(np.arange(len(self.store)))._replace(weight=self.weight)
 
-    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Transition, np.ndarray]:
-        """Transitions and initial observations; geometric sampling takes both from one (virtual) trajectory."""
+    def initial(self) -> InitialStates:
+        """Every state once, with its weight as an initial state."""
+        return InitialStates(self.store.obs[: len(self.store)], self.initial_weight)
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Transition, InitialStates]:
+        """Transitions and initial states; geometric sampling takes both from one (virtual) trajectory."""
         start = _pick(rng, self._initial_cumulative, shape)
         if self.sampling.scheme == "geometric":
             row = self.store.ahead(rng, start, self.sampling.discount)
         else:
             row = _pick(rng, self._cumulative, shape)
-        return self.store.rows(row), self.store.obs[start]
+        return self.store.rows(row), InitialStates(self.store.obs[start])
 
 
 def _pick(rng: np.random.Generator, cumulative: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -98,51 +101,3 @@ def _cumulative(weights: np.ndarray) -> np.ndarray:
     """Ends in exactly 1, so that a number below 1 always finds a row of positive weight."""
     sums = np.cumsum(weights)
     return sums / sums[-1]
-
-
-def demos_spec(data: list[Demos]) -> Spec:
-    """The shape of a task of which only data is known: actions in [-1, 1] if they fit, else in the range seen.
-    Where they are not alike, that of the first; `check_fit` then says so."""
-    demos = data[0]
-    alike = [part for part in data if part.discrete == demos.discrete]
-    if demos.discrete:
-        return Spec(demos.obs_size, max(part.action_size for part in alike), discrete=True)
-    alike = [part for part in alike if part.action_size == demos.action_size]
-    actions = np.concatenate([episode.actions for part in alike for episode in part.episodes])
-    low, high = actions.min(0), actions.max(0)
-    low, high = np.where((low < -1) | (high > 1), low, -1.0), np.where((low < -1) | (high > 1), high, 1.0)
-    high = np.where(high > low, high, low + 1.0)
-    return Spec(demos.obs_size, demos.action_size, low=tuple(low.tolist()), high=tuple(high.tolist()))
-
-
-def check_fit(demos: Demos, spec: Spec, name: str) -> None:
-    """Demonstrations fit a task when observations, kind and size of actions, and bounds agree."""
-    if demos.obs_size != spec.obs_size:
-        raise InputError(
-            f"{demos.source} has observations of {demos.obs_size} features, {name} of {spec.obs_size}; "
-            "use demonstrations of the same task and version"
-        )
-    kinds = {True: "discrete", False: "continuous"}
-    if demos.discrete != spec.discrete:
-        raise InputError(
-            f"{demos.source} has {kinds[demos.discrete]} actions, {name} takes {kinds[spec.discrete]} ones; "
-            "use demonstrations of the same task"
-        )
-    if not spec.discrete and demos.action_size != spec.action_size:
-        raise InputError(
-            f"{demos.source} has actions of {demos.action_size} dimensions, {name} of {spec.action_size}; "
-            "use demonstrations of the same task and version"
-        )
-    low, high = np.asarray(spec.low), np.asarray(spec.high)
-    if spec.discrete:
-        low, high = np.asarray(spec.first_action), np.asarray(spec.first_action + spec.action_size - 1)
-    slack = 1e-5 * (high - low) if not spec.discrete else 0
-    for number, episode in enumerate(demos.episodes):
-        outside = np.argwhere((episode.actions < low - slack) | (episode.actions > high + slack))
-        if len(outside):
-            place = tuple(outside[0])
-            raise InputError(
-                f"{demos.source} has an action outside the bounds of {name}: {episode.actions[place]:g} in episode "
-                f"{number}, row {place[0]}{f', dimension {place[1]}' if len(place) > 1 else ''}; "
-                f"allowed is {low[place[1:]]:g} to {high[place[1:]]:g}: clip or rescale the actions"
-            )

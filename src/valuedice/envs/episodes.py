@@ -1,119 +1,145 @@
-"""Policy → returns, by whole episodes on environments that are stepped side by side."""
+"""The one episode loop, and the returns of a policy over whole episodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from valuedice.envs import EnvRef, env_name, limit_time, make_env, task_spec
+from valuedice.envs.fit import check_fit
+from valuedice.envs.make import EnvRef, env_name, limit_time, make_env, task_spec
 from valuedice.errors import InputError
 from valuedice.policy import Policy
+
+Act = Callable[[list[np.ndarray], list[int]], Iterable[Any]]
+"""Observations of the environments that still run, and their numbers → one action for each."""
+
+
+class Step(NamedTuple):
+    """One transition in one of the environments."""
+
+    env: int
+    """The number of the environment."""
+    obs: np.ndarray
+    action: Any
+    next_obs: np.ndarray
+    reward: float
+    terminated: bool
+    truncated: bool
+
+
+def play(act: Act, envs: Sequence[gym.Env[Any, Any]], seeds: Iterable[int]) -> Iterator[Step]:
+    """Steps one episode of each environment, side by side, and yields each transition as it happens."""
+    # Copies, because an environment may write its next observation into the same array.
+    current = [np.array(env.reset(seed=int(seed))[0]) for env, seed in zip(envs, seeds, strict=True)]
+    running = list(range(len(envs)))
+    while running:
+        still: list[int] = []
+        for index, action in zip(running, act([current[index] for index in running], running), strict=True):
+            obs, (after, reward, terminated, truncated, _) = current[index], envs[index].step(action)
+            current[index] = np.array(after)
+            yield Step(index, obs, action, current[index], float(reward), bool(terminated), bool(truncated))
+            if not (terminated or truncated):
+                still.append(index)
+        running = still
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Undiscounted returns and lengths, one an episode."""
+    """Undiscounted returns and lengths, one for each episode."""
 
     returns: np.ndarray
     lengths: np.ndarray
 
     @property
     def mean(self) -> float:
-        """Of the returns."""
+        """Mean return over the episodes."""
         return float(self.returns.mean())
 
     @property
     def std(self) -> float:
-        """Of the returns."""
+        """Standard deviation of the return over the episodes."""
         return float(self.returns.std())
 
 
-def rollout(
-    act: Callable[[np.ndarray, np.ndarray], np.ndarray], envs: list[gym.Env[Any, Any]], seeds: np.ndarray
-) -> Evaluation:
-    """One episode of each environment. `act` sees the observations of those still running, and which these are."""
-    obs = np.stack([env.reset(seed=int(seed))[0] for env, seed in zip(envs, seeds, strict=True)], dtype=np.float32)
-    returns, lengths = np.zeros(len(envs)), np.zeros(len(envs), int)
-    running = np.arange(len(envs))
-    while running.size:
-        done = np.zeros(running.size, bool)
-        for place, (index, action) in enumerate(zip(running, act(obs[running], running), strict=True)):
-            obs[index], reward, terminated, truncated, _ = envs[index].step(action)
-            returns[index] += float(reward)
-            lengths[index] += 1
-            done[place] = terminated or truncated
-        running = running[~done]
-    return Evaluation(returns, lengths)
+def measure(act: Act, envs: Sequence[gym.Env[Any, Any]], seeds: Iterable[int]) -> Evaluation:
+    """Returns and lengths of one episode of each environment."""
+    returns, lengths = [0.0] * len(envs), [0] * len(envs)
+    for step in play(act, envs, seeds):
+        returns[step.env] += step.reward
+        lengths[step.env] += 1
+    return Evaluation(np.array(returns), np.array(lengths))
 
 
 class Evaluator:
-    """Environments kept open for the evaluations of one run."""
+    """Environments that stay open for many evaluations; a context manager, or call `close`."""
 
     def __init__(self, env: EnvRef, episodes: int) -> None:
-        if episodes < 1:
-            raise InputError(f"{episodes} evaluation episodes; ask for at least 1")
+        check_least(episodes=(episodes, 1))
         self.name = env_name(env)
-        self.envs: list[gym.Env[Any, Any]] = [limit_time(make_env(env)) for _ in range(episodes)]
-        self.spec = task_spec(self.envs[0], self.name)
+        # If one of them cannot be made, those before it are closed.
+        with ExitStack() as opened:
+            self.envs = [limit_time(opened.enter_context(closing(make_env(env)))) for _ in range(episodes)]
+            self.spec = task_spec(self.envs[0], self.name)
+            self._opened = opened.pop_all()
 
     def policy(self, policy: Policy, seed: int | list[int], deterministic: bool = True) -> Evaluation:
-        """Returns of a policy; `seed` decides the resets (and the samples, if it is not deterministic)."""
-        check_same_task(policy, self.spec, self.name)
+        """Evaluates a policy; `seed` determines the resets, and the samples if it is not deterministic."""
+        check_fit(policy, self.spec, self.name)
         seeds = np.random.SeedSequence(seed)
         rng = np.random.default_rng(seeds.spawn(1)[0])
-        return rollout(
-            lambda obs, _: policy(obs, deterministic, rng), self.envs, seeds.generate_state(len(self.envs))
-        )
+
+        def act(observations: list[np.ndarray], _: list[int]) -> np.ndarray:
+            return policy(np.asarray(observations), deterministic, rng)
+
+        return measure(act, self.envs, seeds.generate_state(len(self.envs)))
 
     def random(self, seed: int = 0, episodes: int = 10) -> Evaluation:
-        """Returns of uniformly random actions: the zero of a normalised return, whatever an evaluation's size."""
+        """Evaluates uniformly random actions, whose normalised return is 0. The number of environments does not
+        change the result."""
+
+        def act(_: list[np.ndarray], running: list[int]) -> list[Any]:
+            return [self.envs[index].action_space.sample() for index in running]
+
         seeds = np.random.SeedSequence(seed).generate_state(episodes)
-        results = []
+        results: list[Evaluation] = []
         for start in range(0, episodes, len(self.envs)):
             part = seeds[start : start + len(self.envs)]
-            for env, env_seed in zip(self.envs, part, strict=False):
+            envs = self.envs[: len(part)]
+            for env, env_seed in zip(envs, part, strict=True):
                 env.action_space.seed(int(env_seed))
-            results.append(rollout(self._sample, self.envs[: len(part)], part))
+            results.append(measure(act, envs, part))
         return Evaluation(
             np.concatenate([result.returns for result in results]),
             np.concatenate([result.lengths for result in results]),
         )
 
-    def _sample(self, _: np.ndarray, running: np.ndarray) -> np.ndarray:
-        return np.stack([self.envs[index].action_space.sample() for index in running])
-
     def close(self) -> None:
-        """Frees the environments."""
-        for env in self.envs:
-            env.close()
+        """Closes the environments."""
+        self._opened.close()
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-def check_same_task(policy: Policy, spec: Any, name: str) -> None:
-    """A policy fits an environment with the same observations and actions."""
-    kinds = {True: "discrete", False: "continuous"}
-    for what, ours, theirs in (
-        ("features of an observation", policy.spec.obs_size, spec.obs_size),
-        ("kind of actions", kinds[policy.spec.discrete], kinds[spec.discrete]),
-        ("size of actions", policy.spec.action_size, spec.action_size),
-    ):
-        if ours != theirs:
-            raise InputError(
-                f"{what}: {ours} in the policy, {theirs} in {name}; evaluate it on the task it was made for"
-            )
+def check_least(**settings: tuple[float, float]) -> None:
+    """Refuses a setting below its least value; both are given under the setting's name."""
+    for name, (value, least) in settings.items():
+        if value < least:
+            raise InputError(f"`{name}` is {value}; it must be at least {least}")
 
 
 def evaluate(
     policy: Policy, env: EnvRef, episodes: int = 10, seed: int = 0, deterministic: bool = True
 ) -> Evaluation:
-    """Whole episodes of `policy` in `env`, by default with its mean action."""
-    if seed < 0:
-        raise InputError(f"the seed {seed} is negative; give 0 or more")
-    evaluator = Evaluator(env, episodes)
-    try:
+    """Returns of `policy` over whole episodes in `env`, by default with its mean action."""
+    check_least(seed=(seed, 0))
+    with Evaluator(env, episodes) as evaluator:
         return evaluator.policy(policy, seed, deterministic)
-    finally:
-        evaluator.close()

@@ -1,158 +1,81 @@
-"""Where a policy trains and where it is evaluated, and whether what the user gave fits together."""
+"""Whether demonstrations or a policy fit a task: observations, actions and their bounds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from math import inf
-from typing import Any
+from collections.abc import Sequence
 
-import gymnasium as gym
+import numpy as np
 
-from valuedice.algorithms import ALGORITHMS, Algorithm
-from valuedice.demos import Demos
-from valuedice.demos.rows import check_fit, demos_spec
-from valuedice.envs import EnvRef, env_name, make_env, task_spec
+from valuedice.demos.arrays import describe
+from valuedice.demos.episodes import Demos
 from valuedice.errors import InputError
-from valuedice.evaluate import Evaluator
 from valuedice.policy import Policy
-from valuedice.types import Metrics, Spec
+from valuedice.types import Spec
 
-DEFAULT_STEPS = 10_000
-DEFAULT_UPDATES = 40_000
-
-
-@dataclass(frozen=True)
-class Task:
-    """Where a policy trains and where it is evaluated, either of which may be nowhere."""
-
-    name: str
-    spec: Spec
-    envs: list[gym.Env[Any, Any]]
-    evaluator: Evaluator | None
-    expert_return: float | None
-
-    @classmethod
-    def open(
-        cls,
-        demos: Demos | None,
-        replay_data: Demos | None,
-        env: EnvRef | None,
-        eval_env: EnvRef | None,
-        eval_episodes: int,
-        environments: int = 1,
-    ) -> Task:
-        """Makes the environments, so many for training, and checks that they and all data are of one task."""
-        data = [part for part in (demos, replay_data) if part is not None]
-        training = [] if env is None else [make_env(env) for _ in range(environments)]
-        evaluator = None if eval_env is None else Evaluator(eval_env, eval_episodes)
-        if env is not None:
-            name, spec = env_name(env), task_spec(training[0], env_name(env))
-        elif evaluator is not None:
-            name, spec = evaluator.name, evaluator.spec
-        else:
-            name, spec = data[0].source, demos_spec(data)
-        task = cls(name, spec, training, evaluator, None if demos is None else demos.expert_return)
-        try:
-            for part in data:
-                check_fit(part, spec, name)
-            if evaluator is not None and evaluator.spec != spec:
-                raise InputError(
-                    f"{evaluator.name} has other observations or actions than {name}; evaluate in the same task"
-                )
-        except InputError:
-            task.close()
-            raise
-        return task
-
-    @cached_property
-    def random_return(self) -> float | None:
-        """Of uniformly random actions; None where there is nothing to compare it with."""
-        if self.evaluator is None or self.expert_return is None:
-            return None
-        return self.evaluator.random().mean
-
-    def no_returns(self) -> Metrics:
-        """The columns about returns, where none were measured."""
-        unknown: Metrics = {"return_mean": None, "return_std": None}
-        return unknown | {"expert_return": self.expert_return, "normalized_return": None}
-
-    def returns(self, policy: Policy, seed: list[int]) -> Metrics:
-        """The columns about returns; empty without an environment, the normalised one also without rewards."""
-        row = self.no_returns()
-        if self.evaluator is not None:
-            result = self.evaluator.policy(policy, seed)
-            row |= {"return_mean": result.mean, "return_std": result.std}
-            # Where random actions do as well as the expert there is no scale.
-            if self.random_return is not None and self.expert_return not in (None, self.random_return):
-                span = self.expert_return - self.random_return
-                row["normalized_return"] = (result.mean - self.random_return) / span
-        return row
-
-    def close(self) -> None:
-        """Frees the environments."""
-        for environment in self.envs:
-            environment.close()
-        if self.evaluator is not None:
-            self.evaluator.close()
+KINDS = {True: "discrete", False: "continuous"}
+SLACK = 1e-5
+"""An action may pass a bound by this share of the range: rounding does that."""
 
 
-def check_types(algorithm: Any, demos: Any, replay_data: Any, *places: EnvRef | None) -> None:
-    """Slips that a script makes, which would otherwise show as an error deep inside."""
-    if not isinstance(algorithm, tuple(ALGORITHMS.values())):
-        raise InputError(f"{algorithm!r} is no algorithm; give an object such as ValueDICE()")
-    for data in (demos, replay_data):
-        if not isinstance(data, Demos | None) or demos is None:
-            raise InputError(f"demonstrations are {data!r}; load them first, with load_demos")
-    check_places(*places)
+def check_fit(thing: Demos | Policy, spec: Spec, name: str) -> None:
+    """Refuses demonstrations or a policy that were made for another task than `name`."""
+    found = differences(thing, spec, name)
+    if found and isinstance(thing, Demos):
+        raise InputError(f"{thing.source} does not fit: {found[0]}; use demonstrations of this task, in its units")
+    if found:
+        raise InputError(f"the policy does not fit: {found[0]}; use it in the task that it was trained for")
 
 
-def check_mode(name: str, algorithm: Algorithm, env: EnvRef | None, steps: int | None, replay_data: Any) -> None:
-    """What an algorithm cannot do."""
-    if algorithm.pace is None and steps is not None:
-        raise InputError(f"{name} takes no steps in an environment; give --updates instead")
-    if env is None and not algorithm.learns_offline:
-        raise InputError(
-            f"{name} needs an environment to act in; name one (--env ID), or use value-dice or bc offline"
-        )
-    if replay_data is not None and not algorithm.uses_replay:
-        raise InputError(
-            f"{name} makes no use of replay data with these settings; leave it out, or use value-dice with a "
-            "--replay-regularization above 0"
-        )
+def differences(thing: Demos | Policy, spec: Spec, name: str) -> list[str]:
+    """Everything in which demonstrations or a policy differ from the task `name`, one line each."""
+    ours = thing.spec if isinstance(thing, Policy) else thing
+    found: list[str] = []
+    if ours.obs_size != spec.obs_size:
+        found.append(f"observations have {ours.obs_size} features, those of {name} {spec.obs_size}")
+    if ours.discrete != spec.discrete:
+        found.append(f"actions are {KINDS[ours.discrete]}, those of {name} {KINDS[spec.discrete]}")
+    elif not spec.discrete and ours.action_size != spec.action_size:
+        found.append(f"actions have {ours.action_size} dimensions, those of {name} {spec.action_size}")
+    elif isinstance(thing, Demos):
+        found += out_of_bounds(thing, spec, name)
+    elif ours.action_size != spec.action_size:
+        found.append(f"it chooses among {ours.action_size} actions, {name} has {spec.action_size}")
+    return found
 
 
-def check_places(*places: EnvRef | None) -> None:
-    """Environments are named or made, never given."""
-    for place in places:
-        if isinstance(place, gym.Env):
-            raise InputError(
-                "an environment is given as an object; give its id, or a function that makes one, since evaluation "
-                "needs several"
-            )
+def out_of_bounds(demos: Demos, spec: Spec, name: str) -> list[str]:
+    """The actions that the task does not allow, in one line; none if all are allowed."""
+    if spec.discrete:
+        low, high = np.array([spec.first_action]), np.array([spec.first_action + spec.action_size - 1])
+    else:
+        low, high = np.array(spec.low), np.array(spec.high)
+    slack = 0 if spec.discrete else SLACK * (high - low)
+    # One column if actions are discrete.
+    actions = [episode.actions.reshape(len(episode), -1) for episode in demos.episodes]
+    outside = [(part < low - slack) | (part > high + slack) for part in actions]
+    count = sum(int(part.sum()) for part in outside)
+    if count == 0:
+        return []
+    first = next(number for number, part in enumerate(outside) if part.any())
+    row, column = (int(index) for index in np.argwhere(outside[first])[0])
+    return [
+        f"actions out of bounds: {count} {'entry' if count == 1 else 'entries'}, first "
+        f"{describe(actions[first], (row, column))} of episode {first}, where {name} allows "
+        f"{low[column]:g} to {high[column]:g}"
+    ]
 
 
-def check_budget(
-    env: EnvRef | None,
-    steps: int | None,
-    updates: int | None,
-    eval_every: int,
-    seed: int,
-    capacity: int,
-    interval: float,
-) -> int:
-    """How many steps (or offline: updates) to make."""
-    if env is not None and updates is not None:
-        raise InputError("updates are counted offline only; in an environment, give steps")
-    if env is None and steps is not None:
-        raise InputError("steps need an environment; give updates for offline training")
-    total = (DEFAULT_STEPS if steps is None else steps) if env is not None else updates
-    total = DEFAULT_UPDATES if total is None else total
-    limits = {"steps" if env is not None else "updates": (total, 1), "eval_every": (eval_every, 1)}
-    limits |= {"seed": (seed, 0), "replay_capacity": (capacity, 1), "checkpoint_seconds": (interval, 0)}
-    for name, (value, least) in limits.items():
-        if not least <= value < inf:
-            raise InputError(f"{name} is {value}; it must be finite and at least {least}")
-    if seed >= 2**32:
-        raise InputError(f"seed is {seed}; it must be below 2**32")
-    return total
+def demos_spec(data: Sequence[Demos]) -> Spec:
+    """The shape of a task if only data is known: actions in [-1, 1] if they fit, else in their own range. If the
+    data are of several tasks, this is the task of the first; `check_fit` then refuses the others."""
+    demos = data[0]
+    alike = [part for part in data if part.discrete == demos.discrete]
+    if demos.discrete:
+        return Spec(demos.obs_size, max(part.action_size for part in alike), discrete=True)
+    alike = [part for part in alike if part.action_size == demos.action_size]
+    actions = np.concatenate([episode.actions for part in alike for episode in part.episodes])
+    low, high = actions.min(0), actions.max(0)
+    wide = (low < -1) | (high > 1)
+    low, high = np.where(wide, low, -1.0), np.where(wide, high, 1.0)
+    high = np.where(high > low, high, low + 1.0)
+    return Spec(demos.obs_size, demos.action_size, low=tuple(low.tolist()), high=tuple(high.tolist()))

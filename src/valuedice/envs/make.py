@@ -1,10 +1,12 @@
-"""Making environments, and reading the shape of a task off them."""
+"""Makes environments, and reads the shape of a task from them."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import os
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import gymnasium as gym
@@ -13,47 +15,104 @@ import numpy as np
 from valuedice.errors import InputError
 from valuedice.types import Spec
 
-EnvRef = str | Callable[[], gym.Env]
+EnvRef = str | Callable[[], gym.Env[Any, Any]]
 """A registered id (also "module:Id-v0", which imports the module first), or a function that makes one."""
 
 
 def env_name(env: EnvRef) -> str:
-    """What a run calls its environment."""
+    """The name of an environment in messages and run folders."""
     return env if isinstance(env, str) else getattr(env, "__qualname__", type(env).__qualname__)
 
 
-def make_env(env: EnvRef) -> gym.Env[Any, Any]:
-    """One environment."""
-    if not isinstance(env, str):
-        return env()
+def check_env_ref(env: object) -> None:
+    """Refuses an environment object: evaluation needs several environments, and training one of its own."""
+    if not isinstance(env, str) and not callable(env):
+        what = "an environment is given as an object" if isinstance(env, gym.Env) else f"{env!r} is no environment"
+        raise InputError(f"{what}; give its id, or a function that makes one")
+
+
+def make_env(env: EnvRef, *, render: bool = False) -> gym.Env[Any, Any]:
+    """One environment; with `render`, one that draws pictures as arrays, which it has been seen to do."""
+    check_env_ref(env)
+    if render:
+        choose_renderer()
+    made = make_registered(env, render) if isinstance(env, str) else env()
+    if render:
+        try:
+            draw_first(made, env_name(env))
+        except BaseException:
+            # A renderer that failed to start may also fail to close.
+            with suppress(Exception):
+                made.close()
+            raise
+    return made
+
+
+def make_registered(env: str, render: bool) -> gym.Env[Any, Any]:
+    """The environment with this id."""
+    options: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
+    # While drawing, the other errors come from graphics drivers, which fail on import too.
+    unknown = (gym.error.Error,) if render else (gym.error.Error, ImportError, TypeError, ValueError)
     try:
-        # The checker warns about what a user of somebody else's environment cannot change.
+        # The checker warns about things that a user of somebody else's environment cannot change.
         with quiet_compiler():
-            return gym.make(env, disable_env_checker=True)
+            return gym.make(env, disable_env_checker=True, **options)
     except gym.error.DependencyNotInstalled as error:
         raise InputError(f"environment {env!r} needs a package: {first_line(error)}") from None
-    except (gym.error.Error, ImportError, TypeError, ValueError) as error:
+    except unknown as error:
         raise InputError(
             f"no environment {env!r} ({first_line(error).rstrip('.')}); give a Gymnasium id such as Hopper-v5, "
             "or module:Id-v0 for one that a module of yours registers"
         ) from None
+    except Exception as error:
+        if render:
+            raise undrawable(env, error) from error
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(f"environment {env!r} cannot be made ({reason}); fix it, or use another one") from error
 
 
-def limit_time(env: gym.Env[Any, Any], steps: int = 1000) -> gym.Env[Any, Any]:
-    """With a time limit where there is none: nothing else would end the episode of a policy that never fails."""
-    limited = env.spec is not None and env.spec.max_episode_steps is not None
-    layer = env
-    while isinstance(layer, gym.Wrapper) and not limited:
-        limited = isinstance(layer, gym.wrappers.TimeLimit)
-        layer = layer.env
-    return env if limited else gym.wrappers.TimeLimit(env, steps)
+def draw_first(env: gym.Env[Any, Any], name: str) -> None:
+    """Chooses the camera and draws one picture, so that a missing driver shows before an episode starts."""
+    try:
+        follow_body(env)
+        env.reset(seed=0)
+        picture: object = env.render()
+    except gym.error.DependencyNotInstalled as error:
+        raise InputError(f"{name} needs a package to be drawn: {first_line(error)}") from None
+    except Exception as error:  # drivers fail in many ways, from missing libraries to missing attributes
+        raise undrawable(name, error) from error
+    if not isinstance(picture, np.ndarray):
+        raise InputError(f"{name} draws no pictures as arrays; make it with render_mode='rgb_array'")
+
+
+def undrawable(name: str, error: Exception) -> InputError:
+    """The error for an environment that cannot be drawn on this machine."""
+    return InputError(
+        f"{name} cannot be drawn here ({type(error).__name__}: {first_line(error)}); without a screen, MuJoCo "
+        "needs EGL (Debian: libegl1, libgl1) or OSMesa (libosmesa6, with MUJOCO_GL=osmesa)"
+    )
+
+
+def choose_renderer() -> None:
+    """Lets MuJoCo draw with EGL if there is no screen, unless MUJOCO_GL is set; MuJoCo reads it when imported."""
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")
+
+
+def follow_body(env: gym.Env[Any, Any]) -> None:
+    """Uses the camera that follows the body, if the MuJoCo model has one; Gymnasium's default camera stands still
+    in some tasks, and a body that runs leaves the picture."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is not None:
+        with suppress(KeyError):
+            renderer.camera_id = renderer.model.camera("track").id
 
 
 @contextmanager
-def quiet_compiler() -> Iterator[None]:
-    """MuJoCo prints a deprecation of Gymnasium's own model files each time that it compiles one; its warnings about
-    a simulation that goes wrong are kept."""
-    # Made at run time, unknown to type checkers.
+def quiet_compiler() -> Generator[None, None, None]:
+    """Silences MuJoCo while it compiles a model: it prints a deprecation for Gymnasium's own model files each time.
+    Its warnings about an unstable simulation are kept."""
+    # The module makes these functions at run time, so type checkers do not know them.
     mujoco: Any = importlib.import_module("mujoco")
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda _: None)
@@ -64,8 +123,18 @@ def quiet_compiler() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """Of an error's message."""
+    """The first line of an error's message, or its type if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def limit_time(env: gym.Env[Any, Any], steps: int = 1000) -> gym.Env[Any, Any]:
+    """Adds a time limit if there is none: nothing else ends the episode of a policy that never fails."""
+    limited = env.spec is not None and env.spec.max_episode_steps is not None
+    layer = env
+    while isinstance(layer, gym.Wrapper) and not limited:
+        limited = isinstance(layer, gym.wrappers.TimeLimit)
+        layer = layer.env
+    return env if limited else gym.wrappers.TimeLimit(env, steps)
 
 
 def task_spec(env: gym.Env[Any, Any], name: str) -> Spec:
@@ -87,7 +156,10 @@ def task_spec(env: gym.Env[Any, Any], name: str) -> Spec:
             "that offers one of these"
         )
     if not np.issubdtype(actions.dtype, np.floating):
-        raise InputError(f"{name} has a Box of {actions.dtype} actions; only floats or Discrete are supported")
+        raise InputError(
+            f"{name} has a Box of {actions.dtype} actions; only floats or Discrete are supported: wrap it in an "
+            "ActionWrapper"
+        )
     with np.errstate(over="ignore"):
         span = actions.high.astype(np.float32) - actions.low.astype(np.float32)
     if not np.isfinite(span).all():

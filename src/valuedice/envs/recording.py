@@ -1,17 +1,20 @@
-"""Demonstrations from anything that acts."""
+"""Records demonstrations of anything that acts: a function, a policy, a script, chance."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
-from valuedice.demos import Demos, Episode
-from valuedice.envs import EnvRef, env_name, limit_time, make_env, task_spec
+from valuedice.demos.episodes import Demos, Episode
+from valuedice.envs.episodes import check_least, play
+from valuedice.envs.fit import check_fit
+from valuedice.envs.make import EnvRef, env_name, limit_time, make_env, task_spec
 from valuedice.errors import InputError
-from valuedice.evaluate import check_same_task
 from valuedice.policy import Policy, load_policy
 from valuedice.types import Spec
 
@@ -28,43 +31,35 @@ def collect_demos(
     stochastic: bool = False,
     noise: float = 0.0,
 ) -> Demos:
-    """Whole episodes of `policy`: a function of an observation, a policy file or run folder,
+    """Records whole episodes of `policy`: a function of an observation, a policy file or run folder,
     "package.module:function", or "random".
 
-    `noise` disturbs it: Gaussian of this standard deviation on actions scaled to [-1, 1], or this share of random
-    discrete actions. An expert that holds its state at one point shows nothing but that point; one that is
-    disturbed shows how it returns.
+    `noise` disturbs the actions: Gaussian noise of this standard deviation on actions scaled to [-1, 1], or this
+    share of random discrete actions. An expert that stays at one point shows only that point; a disturbed one also
+    shows how to return to it.
     """
-    if episodes < 1:
-        raise InputError(f"{episodes} episodes; ask for at least 1")
-    if seed < 0:
-        raise InputError(f"the seed {seed} is negative; give 0 or more")
+    check_least(episodes=(episodes, 1), seed=(seed, 0))
     if not 0 <= noise < 1:
-        raise InputError(f"noise is {noise}; it must be at least 0 and below 1")
+        raise InputError(f"`noise` is {noise}; it must be at least 0 and below 1")
     name = env_name(env)
-    environment = limit_time(make_env(env))
-    try:
+    with closing(make_env(env)) as made:
+        environment = limit_time(made)
         spec = task_spec(environment, name)
         environment.action_space.seed(seed)
         rng = np.random.default_rng([seed, 4])
         act = resolve(policy, environment)
         if isinstance(act, Policy):
-            check_same_task(act, spec, name)
-            loaded = act
-
-            def act(obs: np.ndarray) -> np.ndarray:
-                return loaded(obs, deterministic=not stochastic, rng=rng)
-
-        disturbed = with_noise(act, noise, spec, rng) if noise else act
+            check_fit(act, spec, name)
+            act = as_actor(act, stochastic, rng)
+        if noise:
+            act = with_noise(act, noise, spec, rng)
         seeds = np.random.SeedSequence(seed).generate_state(episodes)
-        recorded = [record(disturbed, environment, int(reset)) for reset in seeds]
-    finally:
-        environment.close()
+        recorded = [record(act, environment, int(reset)) for reset in seeds]
     return Demos.from_episodes(recorded, source=f"{name} by {policy if isinstance(policy, str) else 'a function'}")
 
 
-def resolve(policy: Actor | str, env: Any) -> Any:
-    """The thing that acts behind a reference."""
+def resolve(policy: Actor | str, env: gym.Env[Any, Any]) -> Actor | Policy:
+    """What acts: the function or the policy that a reference names."""
     if not isinstance(policy, str):
         return policy
     if policy == "random":
@@ -80,8 +75,13 @@ def resolve(policy: Actor | str, env: Any) -> Any:
         ) from None
 
 
+def as_actor(policy: Policy, stochastic: bool, rng: np.random.Generator) -> Actor:
+    """A policy as a function of one observation."""
+    return lambda obs: policy(obs, deterministic=not stochastic, rng=rng)
+
+
 def with_noise(act: Actor, noise: float, spec: Spec, rng: np.random.Generator) -> Actor:
-    """The same actor, disturbed."""
+    """The same actor with disturbed actions."""
 
     def disturbed(obs: np.ndarray) -> np.ndarray:
         if not spec.discrete:
@@ -92,32 +92,28 @@ def with_noise(act: Actor, noise: float, spec: Spec, rng: np.random.Generator) -
     return disturbed
 
 
-def checked(act: Actor, obs: np.ndarray, env: Any) -> Any:
-    """The action, which somebody else's function chose."""
+def checked(act: Actor, obs: np.ndarray, shape: tuple[int, ...] | None) -> Any:
+    """The action of a function that somebody else wrote."""
     try:
         action = act(obs)
     except InputError:
         raise
     except Exception as error:
         raise InputError(f"the policy failed on an observation: {type(error).__name__}: {error}") from error
-    shape = env.action_space.shape
     if np.shape(action) != shape:
         raise InputError(f"the policy gave an action of shape {np.shape(action)}; the environment takes {shape}")
     return action
 
 
-def record(act: Actor, env: Any, seed: int) -> Episode:
+def record(act: Actor, env: gym.Env[Any, Any], seed: int) -> Episode:
     """One episode, from reset to its end."""
-    obs, _ = env.reset(seed=seed)
-    rows: list[tuple[Any, ...]] = []
-    terminated = truncated = False
-    while not (terminated or truncated):
-        action = checked(act, obs, env)
-        next_obs, reward, terminated, truncated, _ = env.step(action)
-        rows.append((obs, action, next_obs, reward))
-        obs = next_obs
-    columns = [np.asarray(column) for column in zip(*rows, strict=True)]
-    observations, actions, next_observations, rewards = columns
+    shape, terminated = env.action_space.shape, False
+    rows: list[tuple[np.ndarray, np.ndarray, np.ndarray, float]] = []
+    for step in play(lambda obs, _: [checked(act, obs[0], shape)], [env], [seed]):
+        # A copy, because a function may return the same array each time.
+        rows.append((step.obs, np.array(step.action), step.next_obs, step.reward))
+        terminated = step.terminated
+    observations, actions, next_observations, rewards = (np.asarray(column) for column in zip(*rows, strict=True))
     if np.issubdtype(actions.dtype, np.floating):
         actions = actions.astype(np.float32)
     return Episode(
@@ -125,5 +121,5 @@ def record(act: Actor, env: Any, seed: int) -> Episode:
         actions,
         next_observations.astype(np.float32),
         rewards.astype(np.float32),
-        bool(terminated),
+        terminated,
     )

@@ -1,4 +1,4 @@
-"""Hand-written experts for small tasks, for `demos collect --policy valuedice.scripted:cartpole` and the like."""
+"""Hand-written experts for small tasks: `demos collect --policy valuedice.envs.scripted:cartpole` and the like."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 
 
 def inverted_pendulum(obs: np.ndarray) -> np.ndarray:
-    """Of `InvertedPendulum-v5`: linear feedback on cart and pole."""
+    """Solves `InvertedPendulum-v5`: linear feedback on cart and pole."""
     return np.clip([obs @ np.array([0.4, 6.0, 0.6, 1.2])], -3, 3).astype(np.float32)
 
 
 def cartpole(obs: np.ndarray) -> int:
-    """Of `CartPole-v1`: push to where the pole falls and the cart goes."""
+    """Solves `CartPole-v1`: pushes towards the side to which the pole falls and the cart moves."""
     return int(obs @ np.array([0.3, 0.5, 3.0, 1.0]) > 0)
 
 
 def pendulum(obs: np.ndarray) -> np.ndarray:
-    """Of `Pendulum-v1`: pump energy until the pole is near the top, then hold it there."""
+    """Solves `Pendulum-v1`: pumps energy until the pole is near the top, then holds it there."""
     cosine, sine, speed = obs
     if cosine > 0.9:
         torque = -12.0 * sine - 3.0 * speed
@@ -27,5 +27,5 @@ def pendulum(obs: np.ndarray) -> np.ndarray:
 
 
 def mountain_car(obs: np.ndarray) -> np.ndarray:
-    """Of `MountainCarContinuous-v0`: push the way the car moves. Its episodes end in the task, at the goal."""
+    """Solves `MountainCarContinuous-v0`: pushes the way the car moves. Its episodes terminate at the goal."""
     return np.array([1.0 if obs[1] >= 0 else -1.0], np.float32)

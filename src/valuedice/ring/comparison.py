@@ -1,128 +1,155 @@
-"""What else could be done on the Ring MDP, and where it leads: DAC's reward, and the f-divergence form of the KL.
+"""ValueDICE against DAC, and against the f-divergence form of the KL, on the Ring MDP.
 
-A replay that stays as it is, far from every policy that is learned, is where ValueDICE and DAC differ most: it is
-in both terms of ValueDICE's objective and cancels, and in one of DAC's. docs/ring.md has what came out.
+ValueDICE and DAC differ most with a fixed replay that no learned policy resembles. Such a replay appears in both
+terms of ValueDICE's objective and cancels, but in only one term of DAC's. docs/ring.md has the results.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from valuedice.errors import InputError
-from valuedice.ring import (
+from valuedice.ring.dac import POLICY_STEP, alternate, best_response, discriminator_reward
+from valuedice.ring.figures import draw_comparison
+from valuedice.ring.mdp import (
     SPARSE,
     STOCHASTIC,
+    UNIFORM_POLICY,
+    Rows,
     Study,
+    Table,
     Weights,
     exact_weights,
     kl_divergence,
+    mixture_kl,
+    objective_terms,
     occupancy,
-    play,
+    optimise,
     policies,
     stochastic_expert,
-    terms,
+    writing_to,
 )
-from valuedice.ring_comparison_figure import draw
-from valuedice.ring_dac import POLICY_STEP, alternate, best_response, discriminator_reward
+from valuedice.system.files import write_json, write_whole
 
 REPLAY_POLICIES = {
-    "either way alike": np.full((8, 2), 0.5),
+    "either way alike": UNIFORM_POLICY,
     "clockwise": np.tile([0.9, 0.1], (8, 1)),
     "counter-clockwise": np.tile([0.1, 0.9], (8, 1)),
     "away from the expert": 1 - stochastic_expert(),
 }
 REPLAYS = {name: occupancy(policy, STOCHASTIC.initial) for name, policy in REPLAY_POLICIES.items()}
-"""dRB that stays as it is, whatever π does."""
+"""dRB of each fixed replay."""
 ALPHAS = (0.0, 0.1, 0.5, 0.9, 0.99)
 REPLAY_UPDATES = 20_000
 TEMPERATURES = (0.0, 0.1, 1.0, 10.0)
 HINDSIGHT = np.geomspace(1e-2, 1e3, 101)
-"""Temperatures among which the one of least KL is picked, which only someone who has the KL can do."""
+"""Temperatures to choose from by the true KL, which DAC itself does not know."""
 ROUNDS = 2_000
 SEEDS = 10
 LEVELS = (-300.0, -100.0, 100.0, 300.0)
-"""Constants added to ν at the start; x moves by (1-γ) of them."""
-
-Form = Callable[[tuple[Array, Array]], Array]
-"""An objective, of J and its log-term."""
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """A study on minibatches."""
-
-    study: Study
-    batch_size: int
-
-
+"""Constants added to the initial ν; x changes by (1-γ) times as much."""
 SAMPLED = {
-    "stochastic, batch 4": Sampled(STOCHASTIC, 4),
-    "stochastic, batch 64": Sampled(STOCHASTIC, 64),
-    "sparse, batch 4": Sampled(SPARSE, 4),
+    "stochastic, batch 4": (STOCHASTIC, 4),
+    "stochastic, batch 64": (STOCHASTIC, 64),
+    "sparse, batch 4": (SPARSE, 4),
 }
+"""Studies on minibatches, with the batch size."""
+
+Form = Callable[[Array, Array], Array]
+"""An objective as a function of J and its log-term."""
 
 
-def donsker_varadhan(terms: tuple[Array, Array]) -> Array:
-    """log E e^x - E x: ValueDICE's own objective. Least value -KL."""
-    return terms[0]
+class Outcome(TypedDict):
+    """A policy and its KL(dπ ‖ dE)."""
+
+    kl: float
+    policy: Rows
 
 
-def f_divergence(terms: tuple[Array, Array]) -> Array:
-    """E e^x - E x: the form that DualDICE takes. Least value 1 - KL, and only at the x with E e^x = 1."""
-    objective, log_term = terms
+class TunedOutcome(Outcome):
+    """The outcome at the best temperature."""
+
+    temperature: float
+
+
+class ReplayRow(TypedDict):
+    """Results for one fixed replay, by α and by temperature."""
+
+    policy: Rows
+    kl: float
+    value_dice: dict[str, Outcome]
+    dac: dict[str, Outcome]
+    dac_in_hindsight: TunedOutcome
+    dac_objective: dict[str, float]
+
+
+class Comparison(TypedDict):
+    """The content of `comparison.json`."""
+
+    replay: dict[str, ReplayRow]
+    refreshed: dict[str, dict[str, list[float]]]
+    """By kind of replay: the rounds, and the KL of policy and replay to the expert after each."""
+    forms: dict[str, dict[str, dict[str, Rows]]]
+    """By kind of training, then by study (or initial ν), then by form: see `compare_forms`."""
+    settings: dict[str, float | dict[str, float] | list[int]]
+
+
+def donsker_varadhan(objective: Array, log_term: Array) -> Array:
+    """log E e^x - E x, the objective of ValueDICE. Its minimum is -KL."""
+    return objective
+
+
+def f_divergence(objective: Array, log_term: Array) -> Array:
+    """E e^x - E x, the form that DualDICE uses. Its minimum is 1 - KL, and is attained only where E e^x = 1."""
     return objective - log_term + jnp.exp(log_term)
 
 
 FORMS: dict[str, Form] = {"donsker_varadhan": donsker_varadhan, "f_divergence": f_divergence}
 
 
-def divergence(policy: np.ndarray, study: Study) -> float:
-    """KL of the two mixtures with the replay, for α = 0 that of dπ and dE."""
-    visits = occupancy(policy, study.initial, study.discount)
-    own, expert = ((1 - study.alpha) * d + study.alpha * study.replay for d in (visits, study.expert))
-    return kl_divergence(own, expert)
+def outcome(policy: Table) -> Outcome:
+    """The policy and its KL to the stochastic expert."""
+    return {"kl": mixture_kl(policy, STOCHASTIC), "policy": policy.tolist()}
 
 
-def true_kl(policy: np.ndarray) -> float:
-    """KL(dπ ‖ dE) to the stochastic expert."""
-    return divergence(policy, STOCHASTIC)
-
-
-def imitate(alpha: float) -> list[np.ndarray]:
-    """ValueDICE's policy for each of the replays."""
+def imitate(alpha: float) -> list[Table]:
+    """The policy that ValueDICE learns with each fixed replay."""
     study = replace(STOCHASTIC, alpha=alpha, updates=REPLAY_UPDATES)
 
     def logits(replay: Array) -> Array:
         weights = exact_weights(study)._replace(replay=replay)
-        return play(lambda nu, logits, _: terms(nu, logits, weights, study)[0], study.updates, records=1)
+        return optimise(
+            lambda nu, logits, _: objective_terms(nu, logits, weights, study)[0], study.updates, records=1
+        )
 
     tables = jnp.stack([jnp.asarray(replay.ravel()) for replay in REPLAYS.values()])
     return list(policies(jax.jit(jax.vmap(logits))(tables))[:, -1])
 
 
-def compare_replays() -> dict:
-    """Of each replay that stays as it is, what ValueDICE and DAC make of it."""
+def compare_replays() -> dict[str, ReplayRow]:
+    """Results of ValueDICE and DAC for each fixed replay."""
     learned = {alpha: dict(zip(REPLAYS, imitate(alpha), strict=True)) for alpha in ALPHAS}
-    rows = {}
-    for name, dataset in REPLAYS.items():
-        reward = discriminator_reward(STOCHASTIC.expert, dataset)
-        hindsight = {temperature: best_response(reward, temperature) for temperature in HINDSIGHT.tolist()}
-        best = min(hindsight, key=lambda temperature: true_kl(hindsight[temperature]))
+    rows: dict[str, ReplayRow] = {}
+    for name, visits in REPLAYS.items():
+        reward = discriminator_reward(STOCHASTIC.expert, visits)
+        hindsight: list[TunedOutcome] = [
+            {"temperature": temperature, **outcome(best_response(reward, temperature))}
+            for temperature in HINDSIGHT.tolist()
+        ]
         rows[name] = {
             "policy": REPLAY_POLICIES[name].tolist(),
-            "kl": kl_divergence(dataset, STOCHASTIC.expert),
-            "value_dice": {str(alpha): described(learned[alpha][name]) for alpha in ALPHAS},
-            "dac": {str(t): described(best_response(reward, t)) for t in TEMPERATURES},
-            "dac_in_hindsight": {"temperature": best, **described(hindsight[best])},
-            # That the first is larger says that DAC does not want the expert.
+            "kl": kl_divergence(visits, STOCHASTIC.expert),
+            "value_dice": {str(alpha): outcome(learned[alpha][name]) for alpha in ALPHAS},
+            "dac": {str(t): outcome(best_response(reward, t)) for t in TEMPERATURES},
+            "dac_in_hindsight": min(hindsight, key=lambda tuned: tuned["kl"]),
+            # The first value is larger: DAC prefers its own policy to the expert.
             "dac_objective": {
                 "its_policy": float(np.sum(occupancy(best_response(reward), STOCHASTIC.initial) * reward)),
                 "expert": float(np.sum(STOCHASTIC.expert * reward)),
@@ -131,66 +158,63 @@ def compare_replays() -> dict:
     return rows
 
 
-def described(policy: np.ndarray) -> dict:
-    """A policy and its distance from the expert."""
-    return {"kl": true_kl(policy), "policy": policy.tolist()}
-
-
-def refresh_replay() -> dict:
-    """DAC when π writes the replay: KL of policy and replay to the expert, by rounds."""
+def refresh_replay() -> dict[str, dict[str, list[float]]]:
+    """DAC with a replay written by its own policies: KL of the policy and of the replay to the expert."""
     kinds = {
         "fresh": alternate(ROUNDS, growing=False, solved=False),
         "growing": alternate(ROUNDS, growing=True, solved=False),
         "growing, RL solved": alternate(ROUNDS, growing=True, solved=True),
     }
-    # Rounds 1, 2, 3, 5, …: evenly on a log axis.
-    rounds = np.unique(np.geomspace(1, ROUNDS, 40).round().astype(int))
-    curves = {}
-    for name, sides in kinds.items():
-        kls = [[kl_divergence(side[number - 1], STOCHASTIC.expert) for number in rounds] for side in sides]
-        curves[name] = {"round": rounds.tolist(), "policy_kl": kls[0], "replay_kl": kls[1]}
-    return curves
+    # Rounds 1, 2, 3, 5, …: evenly spaced on a log axis.
+    rounds = np.unique(np.geomspace(1, ROUNDS, 40).round().astype(int)).tolist()
+
+    def kls(occupancies: list[Table]) -> list[float]:
+        return [kl_divergence(occupancies[number - 1], STOCHASTIC.expert) for number in rounds]
+
+    return {
+        name: {"round": rounds, "policy_kl": kls(own), "replay_kl": kls(replays)}
+        for name, (own, replays) in kinds.items()
+    }
 
 
-def learn_exactly(form: Form, study: Study, records: int, level: float = 0.0) -> list[list[float]]:
-    """Numbers of updates and the divergence after them; ν starts at the constant `level`."""
+def learn_exactly(form: Form, study: Study, records: int, level: float = 0.0) -> Rows:
+    """Points [updates, KL of the mixtures] during training on exact tables; ν starts at the constant `level`."""
     weights = exact_weights(study)
 
-    def logits() -> Array:
-        return play(lambda nu, logits, _: form(terms(nu + level, logits, weights, study)), study.updates, records)
+    def objective(nu: Array, logits: Array, _: Array) -> Array:
+        return form(*objective_terms(nu + level, logits, weights, study))
 
-    numbers = study.updates // records * np.arange(records + 1)
-    return [[int(n), divergence(p, study)] for n, p in zip(numbers, policies(jax.jit(logits)()), strict=True)]
+    learned = policies(jax.jit(lambda: optimise(objective, study.updates, records))())
+    return [[study.updates // records * i, mixture_kl(policy, study)] for i, policy in enumerate(learned)]
 
 
 def draw_minibatch(key: Array, weights: Weights, size: int) -> Weights:
-    """Shares of what `size` rows of each kind are, drawn by their probabilities."""
+    """Frequencies in a minibatch of `size` rows of each kind."""
 
-    def shares(key: Array, probabilities: Array) -> Array:
+    def frequencies(key: Array, probabilities: Array) -> Array:
         rows = jax.random.choice(key, probabilities.size, (size,), p=probabilities)
         return jnp.zeros(probabilities.size).at[rows].add(1 / size)
 
-    return Weights(*map(shares, jax.random.split(key, 3), weights))
+    return Weights(*map(frequencies, jax.random.split(key, 3), weights))
 
 
-def learn_from_minibatches(form: Form, sampled: Sampled, records: int) -> list[list[float]]:
-    """Of each seed, the divergence at the start and after each of `records` equal parts."""
-    study = sampled.study
+def learn_from_minibatches(form: Form, study: Study, batch_size: int, records: int) -> Rows:
+    """For each seed, the KL of the mixtures at the start and after each of `records` equal parts of training."""
     weights = exact_weights(study)
 
     def logits(seed: Array) -> Array:
-        def game(nu: Array, logits: Array, number: Array) -> Array:
+        def objective(nu: Array, logits: Array, number: Array) -> Array:
             key = jax.random.fold_in(jax.random.key(seed), number)
-            return form(terms(nu, logits, draw_minibatch(key, weights, sampled.batch_size), study))
+            return form(*objective_terms(nu, logits, draw_minibatch(key, weights, batch_size), study))
 
-        return play(game, study.updates, records)
+        return optimise(objective, study.updates, records)
 
     paths = policies(jax.jit(jax.vmap(logits))(jnp.arange(SEEDS)))
-    return [[divergence(policy, study) for policy in path] for path in paths]
+    return [[mixture_kl(policy, study) for policy in path] for path in paths]
 
 
-def compare_forms() -> dict:
-    """Both forms of the KL, at the same step sizes: exactly, from other levels of ν, and on minibatches."""
+def compare_forms() -> dict[str, dict[str, dict[str, Rows]]]:
+    """Both forms of the KL with equal step sizes: on exact tables, from other levels of ν, and on minibatches."""
     return {
         "exact": {
             name: {form: learn_exactly(FORMS[form], study, records=50) for form in FORMS}
@@ -201,15 +225,17 @@ def compare_forms() -> dict:
             for level in LEVELS
         },
         "sampled": {
-            name: {form: learn_from_minibatches(FORMS[form], sampled, records=20) for form in FORMS}
-            for name, sampled in SAMPLED.items()
+            name: {form: learn_from_minibatches(FORMS[form], study, batch, records=20) for form in FORMS}
+            for name, (study, batch) in SAMPLED.items()
         },
     }
 
 
-def run_comparison(out: Path) -> dict:
-    """Everything above, as `comparison.json` and `comparison.png` in the folder `out`, which exists."""
-    result = {
+def run_comparison(out: Path) -> Comparison:
+    """Runs all comparisons and writes `comparison.json` and `comparison.png` to the folder `out`."""
+    with writing_to(out):
+        out.mkdir(parents=True, exist_ok=True)
+    result: Comparison = {
         "replay": compare_replays(),
         "refreshed": refresh_replay(),
         "forms": compare_forms(),
@@ -221,9 +247,7 @@ def run_comparison(out: Path) -> dict:
             "seeds": list(range(SEEDS)),
         },
     }
-    try:
-        (out / "comparison.json").write_text(json.dumps(result, indent=1) + "\n")
-        draw(result, stochastic_expert(), out / "comparison.png")
-    except OSError as error:
-        raise InputError(f"cannot write to {out} ({error.strerror}); choose another --out") from error
+    with writing_to(out):
+        write_json(out / "comparison.json", result)
+        write_whole(out / "comparison.png", draw_comparison(result, stochastic_expert()))
     return result

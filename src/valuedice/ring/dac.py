@@ -1,65 +1,67 @@
-"""DAC on the Ring MDP, exact: the discriminator's optimum is its reward, and linear solves are its RL.
+"""DAC on the Ring MDP, solved exactly: its reward comes from the optimal discriminator, its RL from linear solves.
 
-DAC replaces dπ in the discriminator's objective (Equation 5) by the replay. Its optimum is then log dE/dRB, and a
-policy that is trained on this reward maximises E_dπ log dE/dRB where -KL(dπ ‖ dE) = E_dπ log dE/dπ was meant.
+DAC replaces dπ by the replay in the discriminator's objective (Equation 5). The optimal reward is then log dE/dRB,
+so DAC maximises E_dπ log dE/dRB instead of -KL(dπ ‖ dE) = E_dπ log dE/dπ.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from valuedice.ring import NEXT, STATES, STOCHASTIC, occupancy
+from valuedice.ring.mdp import NEXT, STATES, STOCHASTIC, UNIFORM_POLICY, Table, occupancy
 
 DISCOUNT = STOCHASTIC.discount
 POLICY_STEP = 1e-2
-"""Along the advantages, where RL is a small step between two discriminators."""
+"""Step size of the policy along the advantages, when RL takes one small step for each discriminator."""
 
 
-def discriminator_reward(expert: np.ndarray, replay: np.ndarray) -> np.ndarray:
-    """log h* - log(1 - h*) = log dE/dRB, by the best discriminator h; both have full support."""
+def discriminator_reward(expert: Table, replay: Table) -> Table:
+    """log h* - log(1 - h*) = log dE/dRB for the optimal discriminator h*; both tables need full support."""
     return np.log(expert / replay)
 
 
-def action_values(reward: np.ndarray, policy: np.ndarray, temperature: float = 0.0) -> np.ndarray:
-    """Qπ(s, a), with an entropy bonus on every action that follows."""
-    # A policy may rule actions out: 0 log 0 = 0.
+def action_values(reward: Table, policy: Table, temperature: float = 0.0) -> Table:
+    """Qπ(s, a), with an entropy bonus for every later action."""
+    # Some probabilities may be zero: 0 log 0 = 0.
     bonus = -temperature * np.log(policy, out=np.zeros((8, 2)), where=policy > 0)
     moves = np.zeros((8, 8))
-    np.add.at(moves, (STATES[:, None], NEXT), policy)
+    moves[STATES[:, None], NEXT] = policy
     value = np.linalg.solve(np.eye(8) - DISCOUNT * moves, np.sum(policy * (reward + bonus), axis=1))
     return reward + DISCOUNT * value[NEXT]
 
 
-def best_response(reward: np.ndarray, temperature: float = 0.0) -> np.ndarray:
-    """π that maximises E_dπ[reward + temperature · entropy], SAC's objective, by (soft) policy iteration."""
-    policy = np.full((8, 2), 0.5)
+def best_response(reward: Table, temperature: float = 0.0) -> Table:
+    """The π that maximises SAC's objective E_dπ[reward + temperature · entropy], by (soft) policy iteration."""
+    policy = UNIFORM_POLICY
     for _ in range(1000):
         values = action_values(reward, policy, temperature)
-        better = boltzmann(values / temperature) if temperature else np.eye(2)[values.argmax(axis=1)]
+        better = softmax(values / temperature) if temperature else np.eye(2)[values.argmax(axis=1)]
         if np.abs(better - policy).max() < 1e-12:
             return better
         policy = better
-    raise ArithmeticError(f"policy iteration does not settle at temperature {temperature}")
+    raise ArithmeticError(f"policy iteration does not converge at temperature {temperature}")
 
 
-def improve(reward: np.ndarray, policy: np.ndarray) -> np.ndarray:
-    """A small step of π towards actions of higher value: a natural policy gradient."""
-    return boltzmann(np.log(policy) + POLICY_STEP * action_values(reward, policy))
+def improve(reward: Table, policy: Table) -> Table:
+    """One small natural policy gradient step."""
+    return softmax(np.log(policy) + POLICY_STEP * action_values(reward, policy))
 
 
-def boltzmann(preferences: np.ndarray) -> np.ndarray:
-    """Softmax over actions."""
+def softmax(preferences: Table) -> Table:
+    """Softmax over the actions."""
     weights = np.exp(preferences - preferences.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def alternate(rounds: int, *, growing: bool, solved: bool) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """DAC with a replay that follows π, from 0.5 everywhere: dπ and dRB of each round.
+def alternate(rounds: int, *, growing: bool, solved: bool) -> tuple[list[Table], list[Table]]:
+    """DAC from the uniform policy, with a replay written by its own policies: dπ and dRB of each round.
 
-    The replay is dπ alone or, `growing`, everything so far; RL is one small step or, `solved`, run to its end.
+    The replay holds the current round only, or all rounds if `growing`. RL takes one small step in each round, or
+    finds the best policy if `solved`.
     """
-    policy, replay = np.full((8, 2), 0.5), np.zeros((8, 2))
-    own, replays = [], []
+    policy, replay = UNIFORM_POLICY, np.zeros((8, 2))
+    own: list[Table] = []
+    replays: list[Table] = []
     for number in range(rounds):
         visits = occupancy(policy, STOCHASTIC.initial)
         replay = replay + (visits - replay) / (number + 1) if growing else visits

@@ -1,19 +1,26 @@
-"""Files that are whole or not there."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Under a temporary name, flushed to the disk, then renamed: a crash leaves the old file or the new one."""
-    partial = path.with_name(f".{path.name}.partial")
+def write_whole(path: Path, content: bytes | str | Callable[[BinaryIO], object]) -> None:
+    """Writes under a temporary name, flushes to the disk, then renames: a crash leaves the old file or the new one.
+    `content` may be a function that writes to an open file."""
+    partial = path.parent / f".{path.name}.partial"
     try:
         with partial.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            if callable(content):
+                content(file)
+            else:
+                file.write(content.encode() if isinstance(content, str) else content)
+            # What Python holds in its own buffer is not yet a part of the file.
+            file.flush()
             sync(file.fileno())
         os.replace(partial, path)
     except BaseException:
@@ -23,17 +30,17 @@ def write_whole(path: Path, content: bytes | str) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Readable by people."""
+    """Writes JSON that people can read."""
     write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
 def sync(descriptor: int) -> None:
-    """Waits until the disk has it."""
+    """Waits until the disk has the file."""
     os.fsync(descriptor)
 
 
 def sync_folder(path: Path) -> None:
-    """Makes names last: created, renamed and removed ones."""
+    """Waits until the disk has the names in a folder: new, renamed and removed ones."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,164 +1,134 @@
-"""Environment steps with exploration → replay buffer."""
+"""Who acts in the environment between updates: nobody (offline), one explorer, or several side by side (on policy).
+
+All three have the same methods, so the loop treats them alike.
+"""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Protocol
 
+import gymnasium as gym
 import numpy as np
 
 from valuedice.policy import Policy
-from valuedice.replay import Replay
-from valuedice.types import Normalizer, Spec
+from valuedice.replay import Replay, Rollouts
+from valuedice.training.stage import Stage
+from valuedice.types import Normalizer, Pace, Spec
+
+Env = gym.Env[Any, Any]
+Saved = tuple[dict[str, np.ndarray], dict[str, Any]]
+"""Arrays and facts that a checkpoint holds."""
 
 
-class Step(NamedTuple):
-    """What an environment answers to an action."""
+class Actor(Protocol):
+    """What the loop needs to know about acting."""
 
-    next_obs: np.ndarray
-    reward: float
-    terminated: bool
-    truncated: bool
+    def step(self, policy: Policy) -> None:
+        """Acts once in each environment."""
+        ...
+
+    def save(self) -> Saved:
+        """What `restore` needs."""
+        ...
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Continues from what `save` returned."""
+        ...
 
 
-class Stage:
-    """An environment with its open episode.
+class Nobody:
+    """Offline: no steps, nothing to save."""
 
-    It can be saved in the middle of an episode without help from the environment: what is stored is how the episode
-    began and the actions since, and they are played again.
-    """
+    def step(self, policy: Policy) -> None:
+        """Does nothing."""
 
-    def __init__(self, env: Any, seed: int) -> None:
-        self.env = env
-        self.obs: np.ndarray | None = None
-        """None between episodes."""
-        self._actions: list[np.ndarray] = []
-        self._start: dict[str, Any] = {"seed": seed}
-        """How the episode began: with a seed, or with the generator of the environment in some state."""
+    def save(self) -> Saved:
+        """Nothing."""
+        return {}, {}
 
-    def begin(self) -> np.ndarray:
-        """The observation to act on, of a new episode where the last one has ended."""
-        if self.obs is None:
-            self.obs = self._reset()
-        return self.obs
-
-    def step(self, action: np.ndarray) -> Step:
-        """One step of the episode that has begun."""
-        next_obs, reward, terminated, truncated, _ = self.env.step(action)
-        self._actions.append(action)
-        self.obs = next_obs
-        if terminated or truncated:
-            self.obs, self._actions, self._start = None, [], {}
-        return Step(next_obs, float(reward), bool(terminated), bool(truncated))
-
-    def _reset(self) -> np.ndarray:
-        """Begins an episode; the environment is seeded once, at the first."""
-        if "seed" in self._start:
-            return self.env.reset(seed=self._start["seed"])[0]
-        self._start = {"generator": generator_state(self.env)}
-        return self.env.reset()[0]
-
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """The episode so far, and how it began or the next one will."""
-        if self.obs is not None:
-            return {"obs": np.asarray(self.obs), "actions": np.array(self._actions)}, self._start
-        return {}, self._start if "seed" in self._start else {"generator": generator_state(self.env)}
-
-    def restore(self, arrays: dict[str, np.ndarray], start: dict[str, Any], otherwise: list[int]) -> bool:
-        """Goes on where another one was saved. Where the environment cannot be brought there it says so, is false,
-        and begins a new episode with a seed made of `otherwise`."""
-        self._start = start
-        set_generator(self.env, start.get("generator"))
-        if not arrays:
-            return True
-        obs = self._reset()
-        actions, self._actions = list(arrays["actions"]), []
-        ended = False
-        while actions and not ended:
-            self._actions.append(actions.pop(0))
-            obs, _, terminated, truncated, _ = self.env.step(self._actions[-1])
-            ended = terminated or truncated
-        self.obs = obs
-        if not ended and np.array_equal(obs, arrays["obs"]):
-            return True
-        warnings.warn(
-            "the environment does not repeat an episode from the same start and actions; a new episode begins, "
-            "and the run will not be bit-identical to one that was never interrupted",
-            stacklevel=2,
-        )
-        seed = int(np.random.SeedSequence(otherwise).generate_state(1)[0])
-        self.obs, self._actions, self._start = None, [], {"seed": seed}
-        return False
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Nothing."""
 
 
 class Explorer:
-    """Adds one transition after another, of random actions first and then of the policy of the moment."""
-
-    stride: ClassVar[int] = 1
-    """Environment steps of one `step`."""
+    """Fills the replay buffer: with random actions first, then with the policy's actions and noise."""
 
     def __init__(
-        self,
-        env: Any,
-        replay: Replay,
-        spec: Spec,
-        normalizer: Normalizer,
-        *,
-        random_steps: int,
-        noise: float | None,
-        seed: int,
+        self, env: Env, replay: Replay, spec: Spec, normalizer: Normalizer, pace: Pace, *, seed: int
     ) -> None:
         self.stage, self.replay, self.spec, self.normalizer = Stage(env, seed), replay, spec, normalizer
-        self.random_steps, self.noise, self.seed = random_steps, noise, seed
+        self.pace, self.seed = pace, seed
         self.rng = np.random.default_rng([seed, 3])
         self.steps = 0
 
-    def step(self, policy: Callable[[], Policy]) -> None:
-        """One step; the policy is not asked while actions are random."""
+    def step(self, policy: Policy) -> None:
+        """One step, into the replay buffer."""
         obs = self.stage.begin()
         self.steps += 1
-        random = self.steps <= self.random_steps
-        action = random_action(self.spec, self.rng) if random else explore(policy(), obs, self.noise, self.rng)
+        random = self.steps <= self.pace.random_steps
+        action = random_action(self.spec, self.rng) if random else explore(policy, obs, self.pace.noise, self.rng)
         next_obs, reward, terminated, truncated = self.stage.step(action)
         # A time limit ends the recording, not the task: only `terminated` leads to the absorbing state.
         row = (self.normalizer(obs), self.spec.encode(action), self.normalizer(next_obs), reward)
         self.replay.add(*row, terminated=terminated, truncated=truncated)
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and facts, from which `restore` goes on."""
+    def save(self) -> Saved:
+        """The open episode and the random generator."""
         arrays, start = self.stage.save()
         return arrays, {"steps": self.steps, "rng": self.rng.bit_generator.state, "start": start}
 
     def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Goes on where another one was saved; says so where the environment cannot be brought there."""
+        """Continues the open episode; if the environment cannot repeat it, a new one begins."""
         self.steps = facts["steps"]
         self.rng.bit_generator.state = facts["rng"]
         if not self.stage.restore(arrays, facts["start"], [self.seed, self.steps]):
             self.replay.cut()
 
 
-def generator_state(env: Any) -> Any:
-    """The state of the environment's own random numbers, if it has them."""
-    generator = generator_of(env)
-    return None if generator is None else generator.bit_generator.state
+class Collector:
+    """Fills rollouts: steps several environments side by side, with one call of the policy for all of them.
 
+    Each environment begins its next episode when it is next stepped, so no row leads from one episode into another.
+    """
 
-def generator_of(env: Any) -> np.random.Generator | None:
-    """The environment's own random numbers, where it keeps them as Gymnasium does."""
-    generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
-    return generator if isinstance(generator, np.random.Generator) else None
+    def __init__(
+        self, envs: Sequence[Env], rollouts: Rollouts, spec: Spec, normalizer: Normalizer, *, seed: int
+    ) -> None:
+        self.rollouts, self.spec, self.normalizer, self.seed = rollouts, spec, normalizer, seed
+        self.rng = np.random.default_rng([seed, 3])
+        seeds = np.random.SeedSequence([seed, 4]).generate_state(len(envs))
+        self.stages = [Stage(env, int(each)) for env, each in zip(envs, seeds, strict=True)]
 
+    def step(self, policy: Policy) -> None:
+        """One step of each environment, with actions sampled from the policy."""
+        obs = np.stack([stage.begin() for stage in self.stages])
+        actions = policy(obs, deterministic=False, rng=self.rng)
+        steps = [stage.step(action) for stage, action in zip(self.stages, actions, strict=True)]
+        next_obs = np.stack([step.next_obs for step in steps])
+        terminated = np.array([step.terminated for step in steps])
+        truncated = np.array([step.truncated for step in steps])
+        row = (self.normalizer(obs), self.spec.encode(actions), self.normalizer(next_obs))
+        self.rollouts.add(*row, terminated=terminated, truncated=truncated)
 
-def set_generator(env: Any, state: dict[str, Any] | None) -> None:
-    """Puts them back; what cannot be put back shows when the episode is played again."""
-    generator = generator_of(env)
-    if (
-        generator is not None
-        and state is not None
-        and state["bit_generator"] == type(generator.bit_generator).__name__
-    ):
-        generator.bit_generator.state = state
+    def save(self) -> Saved:
+        """The rollout so far, the open episodes and the random generator."""
+        arrays, count = self.rollouts.save()
+        starts: list[dict[str, Any]] = []
+        for index, stage in enumerate(self.stages):
+            more, start = stage.save()
+            arrays |= {f"{index}/{name}": array for name, array in more.items()}
+            starts.append(start)
+        return arrays, {"rng": self.rng.bit_generator.state, "count": count, "starts": starts}
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Continues the open episodes; an environment that cannot repeat its own begins a new one."""
+        self.rng.bit_generator.state = facts["rng"]
+        self.rollouts.restore(arrays, facts["count"])
+        for index, (stage, start) in enumerate(zip(self.stages, facts["starts"], strict=True)):
+            mine = {name: arrays[f"{index}/{name}"] for name in ("obs", "actions") if f"{index}/{name}" in arrays}
+            if not stage.restore(mine, start, [self.seed, facts["count"], index]):
+                self.rollouts.cut(index)
 
 
 def random_action(spec: Spec, rng: np.random.Generator) -> np.ndarray:
@@ -169,7 +139,7 @@ def random_action(spec: Spec, rng: np.random.Generator) -> np.ndarray:
 
 
 def explore(policy: Policy, obs: np.ndarray, noise: float | None, rng: np.random.Generator) -> np.ndarray:
-    """The mean action and Gaussian noise; without noise, and from a discrete policy, a sample."""
+    """The mean action with Gaussian noise; a sample if there is no noise or the policy is discrete."""
     if noise is None or policy.spec.discrete:
         return policy(obs, deterministic=False, rng=rng)
     mean = policy.mean(policy.forward(obs))

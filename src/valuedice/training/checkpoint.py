@@ -1,8 +1,8 @@
-"""Checkpoints on disk: two slots that take turns, each whole in itself.
+"""Checkpoints on disk: two slots that take turns, each complete in itself.
 
-A slot holds `state`, one file with a checksum of everything but the replay rows, and `rows-N` files that only ever
-grow: a checkpoint appends the rows that its slot has not seen. What was written before is never touched, so a crash
-in the middle costs the bytes behind the length that `state` tells, and damage to one slot leaves the other alone.
+A slot holds `state`, one file with a checksum that holds everything but the replay rows, and `rows-N` files that
+only grow: a checkpoint appends the rows that its slot lacks. Nothing is rewritten. After a crash, bytes beyond the
+length that `state` records are ignored, and damage to one slot does not affect the other.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy as np
 from safetensors.numpy import load, save
 
 from valuedice.errors import InputError
-from valuedice.files import sync, sync_folder, write_whole
+from valuedice.system.files import sync, sync_folder, write_whole
 from valuedice.replay import Replay
 
 FORMAT = 1
 SLOTS = ("a", "b")
 SEGMENT_ROWS = 65_536
-"""Rows of a file: what is too old for the buffer is removed by whole files."""
+"""Rows of a file; rows too old for the buffer are removed by whole files."""
 
 
 class DamageError(Exception):
@@ -45,17 +45,17 @@ class Segment:
 
     @property
     def stop(self) -> int:
-        """Number of the row behind its last."""
+        """Number after its last row."""
         return self.first + self.rows
 
     def path(self, slot: Path) -> Path:
-        """Its place."""
+        """Where it is."""
         return slot / f"rows-{self.first}"
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint that was read and found whole."""
+    """A checkpoint that was read and found intact."""
 
     number: int
     arrays: dict[str, np.ndarray]
@@ -64,11 +64,11 @@ class Saved:
     segments: list[Segment]
 
     def fill(self, replay: Replay) -> None:
-        """Puts the rows back, a file at a time."""
+        """Fills the replay buffer, one file at a time."""
         if self.facts["width"] != replay.width:
             raise InputError(
-                f"the checkpoint holds rows of {self.facts['width']} numbers instead of {replay.width}: it is of "
-                "another version of valuedice; resume with the one that wrote it, or start a new run"
+                f"the checkpoint has rows of {self.facts['width']} numbers instead of {replay.width}: another version "
+                "of valuedice wrote it; resume with that one, or start a new run"
             )
         oldest = max(0, self.facts["replay_count"] - replay.capacity)
         for segment in self.segments:
@@ -78,7 +78,7 @@ class Saved:
 
 
 class Checkpoints:
-    """Those of one run, in a folder that exists."""
+    """The checkpoints of one run, in an existing folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -86,7 +86,7 @@ class Checkpoints:
         self._segments: dict[str, list[Segment]] = {slot: [] for slot in SLOTS}
 
     def save(self, arrays: dict[str, np.ndarray], facts: dict[str, Any], replay: Replay | None) -> None:
-        """In the slot of the older checkpoint; the newer one stays until this one is complete."""
+        """Writes to the slot of the older checkpoint; the newer one stays until this one is complete."""
         name = SLOTS[self._next % len(SLOTS)]
         slot = self.folder / name
         slot.mkdir(exist_ok=True)
@@ -107,7 +107,7 @@ class Checkpoints:
                 path.unlink()
 
     def load(self) -> Saved | None:
-        """The newest whole one; None if none was ever completed. What is damaged is named, and not used again."""
+        """The newest intact checkpoint; None if none was completed. Warns about a damaged one."""
         found: list[Saved] = []
         problems: list[str] = []
         for name in SLOTS:
@@ -120,9 +120,7 @@ class Checkpoints:
                 found.append(saved)
                 self._segments[name] = saved.segments
         if not found and problems:
-            raise InputError(
-                f"no checkpoint can be used: {'; '.join(problems)}; start the run anew in another folder"
-            )
+            raise InputError(f"no checkpoint can be used: {'; '.join(problems)}; start a new run in another folder")
         if not found:
             return None
         newest = max(found, key=lambda saved: saved.number)
@@ -133,7 +131,7 @@ class Checkpoints:
 
 
 def append_rows(slot: Path, segments: list[Segment], replay: Replay) -> list[Segment]:
-    """Writes the rows that the slot lacks, and says which files now hold the buffer."""
+    """Writes the rows that the slot lacks, and returns the files that now hold the buffer."""
     segments = [part for part in segments if part.stop > replay.oldest]
     start = segments[-1].stop if segments else replay.oldest
     while start < replay.count:
@@ -145,7 +143,7 @@ def append_rows(slot: Path, segments: list[Segment], replay: Replay) -> list[Seg
         path = last.path(slot)
         length = last.rows * replay.width * 4
         with path.open("r+b" if length else "wb") as file:
-            # A crash may have left more than the last complete checkpoint tells of.
+            # A crash may have left more than the last complete checkpoint records.
             file.truncate(length)
             file.seek(length)
             file.write(content)
@@ -158,7 +156,7 @@ def append_rows(slot: Path, segments: list[Segment], replay: Replay) -> list[Seg
 
 
 def read_slot(slot: Path) -> Saved | None:
-    """A slot with every checksum compared; None where nothing was ever completed."""
+    """A slot whose checksums all agree; None if nothing was completed there."""
     path = slot / "state"
     try:
         if not path.exists():
@@ -169,7 +167,7 @@ def read_slot(slot: Path) -> Saved | None:
         about = read_about(content)
         numbers = [about["number"], about["width"], about["replay_count"], *chain(*about["segments"])]
         if not all(type(number) is int and number >= 0 for number in numbers):
-            raise DamageError("state holds something else than counts")
+            raise DamageError("state does not hold counts")
         segments = [Segment(*part) for part in about["segments"]]
         if any(before.stop != after.first for before, after in pairwise(segments)):
             raise DamageError("rows are missing")
@@ -182,11 +180,11 @@ def read_slot(slot: Path) -> Saved | None:
         raise DamageError(f"{error.strerror}: {error.filename}") from None
     except Exception as error:  # what a valid checksum covers may still be anything
         reason = textwrap.shorten(str(error), 200, placeholder="…") or type(error).__name__
-        raise DamageError(f"state holds something else ({reason})") from None
+        raise DamageError(f"state has unexpected content ({reason})") from None
 
 
 def read_about(content: bytes) -> dict[str, Any]:
-    """The facts, which the header of the safetensors format carries as text."""
+    """The facts, which are text in the safetensors header."""
     size = int.from_bytes(content[:8], "little")
     metadata = json.loads(content[8 : 8 + size])["__metadata__"]
     if (form := int(metadata["format"])) > FORMAT:
@@ -198,7 +196,7 @@ def read_about(content: bytes) -> dict[str, Any]:
 
 
 def check_segment(path: Path, segment: Segment, width: int) -> None:
-    """Compares the checksum of the rows that count."""
+    """Compares the checksum of the recorded rows."""
     left, checksum = segment.rows * width * 4, 0
     with path.open("rb") as file:
         while left:

@@ -1,11 +1,10 @@
-"""What a person watches: a live bar in a terminal, a line for each evaluation elsewhere, or nothing."""
+"""What a person watches: a live bar in a terminal; elsewhere a line for each evaluation."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Iterable
-from typing import Literal
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -13,8 +12,6 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from valuedice.types import Metrics
-
-Show = Literal["auto", "none"]
 
 
 class RateColumn(ProgressColumn):
@@ -26,7 +23,7 @@ class RateColumn(ProgressColumn):
 
 
 class Bar(Progress):
-    """A bar, and under it what the last evaluation showed: side by side they are too long for most terminals."""
+    """A bar, and below it the last evaluation; side by side they would be too long for most terminals."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield self.make_tasks_table(self.tasks)
@@ -34,14 +31,16 @@ class Bar(Progress):
             yield Text(task.fields["result"])
 
 
-class Watch:
-    """Shows how far a run is. `unit` is what `total` counts, `start` where it begins."""
+class Display:
+    """Shows how far a run is. `unit` is what `total` counts, `start` is where it begins."""
 
-    def __init__(self, show: Show, name: str, total: int, unit: str, goal: str, start: int) -> None:
-        self.show, self.name, self.total, self.unit, self.start = show, name, total, unit, start
+    def __init__(
+        self, name: str, total: int, unit: str, *, goal: str = "", start: int = 0, quiet: bool = False
+    ) -> None:
+        self.name, self.total, self.unit, self.start, self.quiet = name, total, unit, start, quiet
         self.goal = f" ({goal})" if goal else ""
         self.console = Console(file=sys.stderr)
-        self.live = show == "auto" and self.console.is_terminal
+        self.live = not quiet and self.console.is_terminal
         self.begin = time.monotonic()
         self.done = start
         if self.live:
@@ -67,7 +66,7 @@ class Watch:
 
     def evaluated(self, row: Metrics) -> None:
         """Called after every evaluation."""
-        parts = []
+        parts: list[str] = []
         if row["return_mean"] is not None:
             parts.append(f"return {row['return_mean']:.0f} ± {row['return_std']:.0f}{self.goal}")
         if row["kl_estimate"] is not None:
@@ -75,17 +74,17 @@ class Watch:
         result = ", ".join(parts)
         if self.live:
             self.progress.update(self.task, result=result)
-        elif self.show == "auto":
+        elif not self.quiet:
             rate = max(self.done - self.start, 1) / max(time.monotonic() - self.begin, 1e-9)
             clock = f"{rate:.0f} {self.unit}/s, {(self.total - self.done) / rate / 60:.1f} min left"
             self.say(f"{self.name}: {self.done:,}/{self.total:,} {self.unit}, {result or 'no evaluation'}, {clock}")
 
     def say(self, line: str) -> None:
-        """One line beside the bar."""
-        if self.show == "auto":
+        """Prints one line."""
+        if not self.quiet:
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Display:
         return self
 
     def __exit__(self, *_: object) -> None:

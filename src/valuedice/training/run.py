@@ -1,292 +1,262 @@
-"""The one loop: environment steps → replay → K updates in one compiled call → evaluation → run folder.
-
-Offline is the same loop without an environment: there, time is counted in updates instead of steps.
-"""
+"""`train` and what it returns: a run, new or loaded from its folder."""
 
 from __future__ import annotations
 
+import inspect
 import time
-from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass
-from math import isfinite
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, is_dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
-from valuedice.algorithms import ALGORITHMS, SAC, Algorithm, Learning
+import jax
+
+from valuedice.algorithms import Algorithm, AnyAlgorithm, algorithm_name
 from valuedice.demos import Demos
 from valuedice.demos.rows import ExpertRows, fill_replay
-from valuedice.envs import EnvRef, env_name
-from valuedice.errors import DivergenceError, InputError
-from valuedice.explore import Explorer
-from valuedice.interrupts import deferred
-from valuedice.keeper import Keeper
-from valuedice.learner import Learner
-from valuedice.machine import threads
-from valuedice.policy import Policy
-from valuedice.progress import Watch
-from valuedice.replay import Replay
-from valuedice.rollouts import Collector, Rollouts
-from valuedice.runs import RunFolder, refuse_other_run
-from valuedice.task import Task, check_budget, check_mode, check_places, check_types
-from valuedice.training import Training
-from valuedice.types import Metrics, Normalizer, Transition
+from valuedice.envs.episodes import Evaluator
+from valuedice.envs.fit import check_fit, demos_spec
+from valuedice.envs.make import EnvRef, env_name, make_env, task_spec
+from valuedice.errors import InputError
+from valuedice.policy import Policy, load_policy
+from valuedice.replay import Replay, Rollouts
+from valuedice.training.acting import Actor, Collector, Env, Explorer, Nobody
+from valuedice.training.batches import Batches
+from valuedice.training.checkpoint import Checkpoints
+from valuedice.training.config import BLOCK, TrainConfig
+from valuedice.training.evaluation import Evaluation
+from valuedice.training.learner import Learner, restored, start
+from valuedice.training.loop import run_training
+from valuedice.training.progress import Display
+from valuedice.training.run_folder import RunFolder, below, refuse_other_run
+from valuedice.training.stored import StoredConfig, load_data, read_config
+from valuedice.types import Metrics, Normalizer, Spec, Transition
+
+EXPERT_STEPS, EXPERT_EVAL_EVERY = 1_000_000, 5_000
+"""Reinforcement learning takes longer than imitation."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What training gives back. The policy is that of the last step; of behavioural cloning with held-out episodes,
-    the one that knew these best. No return ever chooses it."""
+    """A training run: what `train` returns and `load_run` reads. The policy is that of the last evaluation. (With
+    held-out episodes, behavioural cloning keeps the one with the smallest loss on them.) No return chooses it."""
 
-    policy: Policy
+    config: TrainConfig
     metrics: list[Metrics]
     """A row for each evaluation, as in `metrics.csv`."""
-    algorithm: Learning
-    state: Any
-    out: Path | None
+    policy: Policy
+    _algorithm: AnyAlgorithm | None
+    _state: Any = None
+
+    @property
+    def out(self) -> Path | None:
+        """The run folder."""
+        return self.config.folder
+
+    @property
+    def algorithm(self) -> AnyAlgorithm:
+        """The algorithm with its settings."""
+        if self._algorithm is None:
+            raise InputError(f"the algorithm of {self.out} is not part of valuedice; give it to load_run")
+        return self._algorithm
+
+    @cached_property
+    def state(self) -> Any:
+        """The algorithm's state; of a loaded run, that of its last checkpoint."""
+        if self._state is not None:
+            return self._state
+        assert self.out is not None
+        saved = Checkpoints(self.out / "checkpoint").load()
+        if saved is None:
+            raise InputError(f"{self.out} holds no checkpoint yet; there is no state to load")
+        empty = start(self.algorithm, jax.random.key(0), self.policy.spec)
+        return restored(empty, below(saved.arrays, "learner"))
 
     def transitions(self, demos: Demos) -> Transition:
-        """Raw episodes as the networks see them, for example for `algorithm.log_ratio(state, …)`."""
-        return ExpertRows(demos, self.policy.spec, self.policy.normalizer, self.algorithm.rows).all()
+        """Episodes as the networks see them, for example for `algorithm.log_ratio(state, …)`."""
+        sampling = self.algorithm.data.sampling
+        return ExpertRows(demos, self.policy.spec, self.policy.normalizer, sampling).all()
+
+    def resume(self, **changes: Any) -> Run:
+        """Continues the run in its folder, exactly as if it had never stopped. `changes` are settings of `train`:
+        usually more `steps` or `updates`; also what was given as a Python object, which a folder cannot hold."""
+        if self.out is None:
+            raise InputError("the run has no folder, so it cannot be resumed; train with `out`")
+        missing = [name for name in read_config(self.out).objects if name not in changes]
+        missing = [name for name in missing if getattr(self.config, name) is None]
+        if missing:
+            raise InputError(f"{self.out} was given `{'`, `'.join(missing)}` as Python objects; give them again")
+        return run_algorithm(self.algorithm, replace(self.config, resume=True, **changes))
 
 
-def train(
-    algorithm: Algorithm,
-    demos: Demos,
-    env: EnvRef | None = None,
-    *,
-    steps: int | None = None,
-    updates: int | None = None,
-    seed: int = 0,
-    out: str | Path | None = None,
-    resume: bool = False,
-    eval_env: EnvRef | None = None,
-    eval_every: int = 1_000,
-    eval_episodes: int = 10,
-    replay_data: Demos | None = None,
-    replay_capacity: int = 1_000_000,
-    checkpoint_seconds: float = 60.0,
-    command: dict[str, Any] | None = None,
-    quiet: bool = False,
-) -> Run:
-    """Imitates `demos`: online for `steps` in `env`, or offline (`env=None`) for `updates`.
+P = ParamSpec("P")
 
-    Evaluation, in `eval_env` or else in `env`, comes every `eval_every` steps (offline: updates) and never touches
-    the environment that training uses. Behavioural cloning never trains in one: its `env` is where it is evaluated.
-    `replay_data` is other, non-expert data in the replay buffer. With `resume`,
-    the run that the folder `out` holds is continued exactly; only `steps` or `updates` may grow, and when it is
-    evaluated and saved may change. `command` is noted in `config.json`.
+
+def takes_settings(
+    config: Callable[P, TrainConfig],
+) -> Callable[[Callable[[AnyAlgorithm, TrainConfig], Run]], Callable[Concatenate[AnyAlgorithm, P], Run]]:
+    """Gives a function the fields of the config as its arguments, so that each setting is stated once."""
+
+    def decorate(
+        function: Callable[[AnyAlgorithm, TrainConfig], Run],
+    ) -> Callable[Concatenate[AnyAlgorithm, P], Run]:
+        def train(algorithm: AnyAlgorithm, /, *args: P.args, **kwargs: P.kwargs) -> Run:
+            try:
+                settings = config(*args, **kwargs)
+            except TypeError as error:
+                reason = str(error).replace("TrainConfig.__init__()", "train")
+                raise TypeError(reason) from None
+            return function(algorithm, settings)
+
+        first = inspect.Parameter("algorithm", inspect.Parameter.POSITIONAL_ONLY, annotation="Algorithm")
+        rest = list(inspect.signature(config).parameters.values())
+        train.__signature__ = inspect.Signature([first, *rest], return_annotation="Run")  # pyright: ignore[reportFunctionMemberAccess]
+        train.__doc__ = function.__doc__
+        return train
+
+    return decorate
+
+
+def run_algorithm(algorithm: AnyAlgorithm, config: TrainConfig) -> Run:
+    """Trains `algorithm` and returns the run.
+
+    Imitates `demos` online for `steps` in `env`, or offline (no `env`, or `offline`) for `updates`. Without `demos`,
+    an algorithm that learns from rewards trains in `env` until `target_return`. Evaluation, in `eval_env` or else in
+    `env`, never touches the environment that training uses. With `resume`, the run in the folder `out` is continued
+    exactly; only settings that do not decide what is learned may change, such as a larger number of `steps`.
     """
     begin = time.monotonic()
-    check_types(algorithm, demos, replay_data, env, eval_env)
-    name = algorithm_name(algorithm)
-    if algorithm.pace is None:
-        # An environment can only be looked at.
-        env, eval_env = None, env if eval_env is None else eval_env
-    check_mode(name, algorithm, env, steps, replay_data)
-    total = check_budget(env, steps, updates, eval_every, seed, replay_capacity, checkpoint_seconds)
-    # All environments step together, so the last step may take some more than asked for.
-    environments = 1 if algorithm.pace is None else algorithm.pace.environments
-    total = -(-total // environments) * environments
-    check_folder(algorithm, None if env is None else total, out, resume)
-    eval_env = env if eval_env is None else eval_env
-    config = {
-        "algorithm": name,
-        **asdict(algorithm),
-        "env": None if env is None else env_name(env),
-        "eval_env": None if eval_env is None else env_name(eval_env),
-        "demos": demos.source,
-        "demos_fingerprint": demos.fingerprint(),
-        "episodes": len(demos),
-        "replay_data": None if replay_data is None else replay_data.source,
-        "replay_data_fingerprint": None if replay_data is None else replay_data.fingerprint(),
-        "steps": 0 if env is None else total,
-        "updates": total if env is None else None,
-        "seed": seed,
-        "eval_every": eval_every,
-        "eval_episodes": eval_episodes,
-        "replay_capacity": replay_capacity,
-        "checkpoint_seconds": checkpoint_seconds,
-        "threads": threads(),
-        "command": command,
-    }
-    with closing(Task.open(demos, replay_data, env, eval_env, eval_episodes, environments)) as task:
-        normalizer = demos.normalizer()
-        shape = None if algorithm.pace is None else algorithm.pace.rollout
-        rollouts = None if shape is None else Rollouts(task.spec, *shape)
-        replay = None if env is None or rollouts is not None else Replay(task.spec, replay_capacity)
-        if replay_data is not None:
-            replay = replay if replay is not None else Replay(task.spec, replay_data.rows + len(replay_data))
-            fill_replay(replay, replay_data, task.spec, normalizer)
-        learned, unseen = demos.split(algorithm.held_out, seed)
-        expert = ExpertRows(learned, task.spec, normalizer, algorithm.rows)
-        held_out = None if unseen is None else ExpertRows(unseen, task.spec, normalizer, algorithm.rows)
-        learner = Learner(algorithm, expert, replay, normalizer, task.spec, seed, held_out, rollouts)
-        training = Training(learner, explorer_of(learner, task, seed))
-        schedule = Schedule(total, eval_every, checkpoint_seconds)
-        return carry_out(training, task, schedule, config, None if out is None else Path(out), resume, begin, quiet)
+    check_algorithm(algorithm)
+    config = config.resolved(algorithm)
+    folder = config.folder
+    if folder is not None and not config.resume:
+        refuse_other_run(folder)
+    demos, extra = load_data(config)
+    with ExitStack() as stack:
+        for logger in config.loggers:
+            stack.callback(logger.close)
+        envs: list[Env] = []
+        if config.training_env is not None and algorithm.pace is not None:
+            for _ in range(algorithm.pace.environments):
+                envs.append(stack.enter_context(closing(make_env(config.training_env))))
+        evaluator = None
+        if config.eval_env is not None:
+            evaluator = stack.enter_context(Evaluator(config.eval_env, config.eval_episodes))
+        name, spec = task_of(config, envs, evaluator, [data for data in (demos, extra) if data is not None])
+        normalizer = Normalizer.none(spec.obs_size) if demos is None else demos.normalizer()
+        batches = open_batches(algorithm, config, spec, normalizer, demos, extra)
+        learner = Learner(algorithm, batches, normalizer, spec, config.seed)
+        actor = open_actor(algorithm, config, envs, batches, normalizer)
+        expert_return = None if demos is None else demos.expert_return
+        evaluation = Evaluation(config, learner, evaluator, expert_return)
+        parts = {"learner": learner, "batches": batches, "actor": actor, "evaluation": evaluation}
+        stored = StoredConfig.of(algorithm, config, demos, extra)
+        kept = stack.enter_context(
+            closing(RunFolder(folder, stored, parts, batches.replay, resume=config.resume, begin=begin))
+        )
+        kept.restore(config.total)
+        title = f"{stored.algorithm} on {name}"
+        goals = {"expert": expert_return, "target": config.target_return}
+        goal = next((f"{what} {value:.0f}" for what, value in goals.items() if value is not None), "")
+        with Display(title, config.total, config.unit, goal=goal, start=kept.done, quiet=config.quiet) as display:
+            if folder is not None:
+                display.say(f"{title}: the run is in {folder}")
+            run_training(config, learner, actor, evaluation, kept, display)
+        kept.finish(learner.policy)
+    return Run(config, kept.rows, learner.policy, algorithm, learner.state)
+
+
+train = takes_settings(TrainConfig)(run_algorithm)
 
 
 def train_expert(
-    algorithm: SAC,
-    env: EnvRef,
-    *,
-    target_return: float,
-    max_steps: int = 1_000_000,
-    seed: int = 0,
-    out: str | Path | None = None,
-    resume: bool = False,
-    eval_every: int = 5_000,
-    eval_episodes: int = 10,
-    replay_capacity: int = 1_000_000,
-    checkpoint_seconds: float = 60.0,
-    command: dict[str, Any] | None = None,
-    quiet: bool = False,
+    algorithm: AnyAlgorithm, env: EnvRef, *, target_return: float, max_steps: int = EXPERT_STEPS, **settings: Any
 ) -> Run:
     """Learns from the rewards of `env` until an evaluation reaches `target_return`, or for `max_steps`.
 
-    The rest is as in `train`; when resumed, `target_return` may change too. Observations are taken as they are: no
-    data that is there at the start tells the scale of what a good policy will see.
+    `settings` are those of `train`; an expert is a run of an algorithm that learns from rewards. Observations are
+    not normalised: at the start no data shows the scale of what a good policy will see.
     """
-    begin = time.monotonic()
-    if not isinstance(algorithm, SAC):
-        raise InputError(f"{algorithm!r} does not learn from rewards; give SAC()")
-    check_places(env)
-    if not isfinite(target_return):
-        raise InputError(f"target_return is {target_return}; it must be finite")
-    total = check_budget(env, max_steps, None, eval_every, seed, replay_capacity, checkpoint_seconds)
-    check_folder(algorithm, total, out, resume)
-    config = {
-        "algorithm": "sac",
-        **asdict(algorithm),
-        "env": env_name(env),
-        "eval_env": env_name(env),
-        "target_return": target_return,
-        "steps": total,
-        "seed": seed,
-        "eval_every": eval_every,
-        "eval_episodes": eval_episodes,
-        "replay_capacity": replay_capacity,
-        "checkpoint_seconds": checkpoint_seconds,
-        "threads": threads(),
-        "command": command,
-    }
-    with closing(Task.open(None, None, env, env, eval_episodes)) as task:
-        normalizer = Normalizer.none(task.spec.obs_size)
-        replay = Replay(task.spec, replay_capacity)
-        learner = Learner(algorithm, None, replay, normalizer, task.spec, seed)
-        training = Training(learner, explorer_of(learner, task, seed))
-        schedule = Schedule(total, eval_every, checkpoint_seconds, target_return)
-        return carry_out(training, task, schedule, config, None if out is None else Path(out), resume, begin, quiet)
+    if algorithm.data.demos:
+        raise InputError(f"{algorithm_name(algorithm)} does not learn from rewards; use an algorithm such as SAC()")
+    goal = {"steps": max_steps, "target_return": target_return}
+    return train(algorithm, None, env, **({"eval_every": EXPERT_EVAL_EVERY} | settings | goal))
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """When a run is evaluated, saved and ended."""
+def load_run(folder: str | Path, algorithm: AnyAlgorithm | None = None) -> Run:
+    """The run in a folder: its config, metrics, policy and state; `resume` continues it.
 
-    total: int
-    """Environment steps, offline updates."""
-    eval_every: int
-    checkpoint_seconds: float
-    target_return: float | None = None
-    """Where it ends before its time."""
-
-    def reached(self, metrics: list[Metrics]) -> bool:
-        """Whether the last evaluation was good enough, or the algorithm has nothing left to learn."""
-        last: Metrics = metrics[-1] if metrics else {}
-        now = last.get("return_mean")
-        return bool(last.get("converged")) or (
-            self.target_return is not None and now is not None and now >= self.target_return
-        )
+    `algorithm` is needed for the state and to resume if the algorithm is not one of this library's.
+    """
+    folder = Path(folder)
+    stored = read_config(folder)
+    saved = Checkpoints(folder / "checkpoint").load()
+    rows: list[Metrics] = [] if saved is None else saved.facts["rows"]
+    known = stored.rebuilt_algorithm() if algorithm is None else algorithm
+    return Run(stored.train_config(folder), rows, load_policy(folder), known)
 
 
-def explorer_of(learner: Learner, task: Task, seed: int) -> Explorer | Collector | None:
-    """What fills the learner's replay buffer or rollouts; None where there is no environment to explore."""
-    pace, normalizer = learner.algorithm.pace, learner.normalizer
-    if not task.envs or pace is None:
-        return None
-    if learner.rollouts is not None:
-        return Collector(task.envs, learner.rollouts, task.spec, normalizer, seed=seed)
-    assert learner.replay is not None
-    settings = {"random_steps": pace.random_steps, "noise": pace.noise, "seed": seed}
-    return Explorer(task.envs[0], learner.replay, task.spec, normalizer, **settings)
-
-
-def check_folder(algorithm: Learning, steps: int | None, out: str | Path | None, resume: bool) -> None:
-    """Before anything is made: whether there is something to learn, and a place for it."""
-    if steps is not None and algorithm.pace is not None and steps < algorithm.pace.training_starts:
-        setting = "--training-starts" if algorithm.pace.rollout is None else "--rollout"
+def check_algorithm(algorithm: object) -> None:
+    """Refuses what does not keep the contract, before it fails somewhere inside."""
+    if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm) or not is_dataclass(algorithm):
         raise InputError(
-            f"{steps} steps end before the first update, at step {algorithm.pace.training_starts}; take more "
-            f"steps, or lower {setting}"
+            f"{algorithm!r} is no algorithm; give an object such as ValueDICE(), or a frozen dataclass that keeps the "
+            "contract valuedice.Algorithm"
         )
-    if resume and out is None:
-        raise InputError("nothing to resume; name the folder of the run with out")
-    if out is not None and not resume:
-        refuse_other_run(Path(out))
 
 
-def carry_out(
-    training: Training,
-    task: Task,
-    schedule: Schedule,
-    config: dict[str, Any],
-    out: Path | None,
-    resume: bool,
-    begin: float,
-    quiet: bool,
-) -> Run:
-    """A run from its folder's last checkpoint, if there is one, to its end."""
-    learner, unit = training.learner, "updates" if training.explorer is None else "steps"
-    with nullcontext() if out is None else closing(RunFolder(out, config, resume)) as folder:
-        keeper = Keeper(folder, training, schedule.checkpoint_seconds, unit, begin)
-        keeper.recall(schedule.total)
-        show = "none" if quiet else "auto"
-        goals = {"expert": task.expert_return, "target": schedule.target_return}
-        goal = next((f"{name} {value:.0f}" for name, value in goals.items() if value is not None), "")
-        name = f"{config['algorithm']} on {task.name}"
-        with Watch(show, name, schedule.total, unit, goal, training.done) as watch:
-            if out is not None:
-                watch.say(f"{name}: the run is in {out}")
-            follow(training, task, keeper, watch, schedule, config["seed"])
-        keeper.finish()
-    return Run(learner.policy, training.metrics, learner.algorithm, learner.state, out)
+def task_of(
+    config: TrainConfig, envs: list[Env], evaluator: Evaluator | None, data: list[Demos]
+) -> tuple[str, Spec]:
+    """The name and the shape of the task; refuses environments and data that are not of one task."""
+    if envs and config.env is not None:
+        name, spec = env_name(config.env), task_spec(envs[0], env_name(config.env))
+    elif evaluator is not None:
+        name, spec = evaluator.name, evaluator.spec
+    else:
+        name, spec = data[0].source, demos_spec(data)
+    for part in data:
+        check_fit(part, spec, name)
+    if evaluator is not None and evaluator.spec != spec:
+        raise InputError(
+            f"{evaluator.name} has other observations or actions than {name}; evaluate in the same task"
+        )
+    return name, spec
 
 
-def follow(training: Training, task: Task, keeper: Keeper, watch: Watch, schedule: Schedule, seed: int) -> None:
-    """Trains to the end, with evaluations and checkpoints, and an eye on divergence and signals."""
-    learner, total = training.learner, schedule.total
-    if schedule.reached(training.metrics):
-        return
-    with deferred() as signals:
-        for done in training.advance(total, schedule.eval_every):
-            watch.advance(done)
-            when = f"{done:,} {keeper.unit}"
-            row: Metrics = {"step": 0 if training.explorer is None else done, "updates": learner.updates}
-            row |= {"wall_seconds": keeper.seconds} | task.no_returns() | {"kl_estimate": None}
-            try:
-                keeper.guard.check_finite(learner.last, when)
-                # Where several environments step together, the first count at or behind a multiple.
-                if evaluated := done % schedule.eval_every < training.stride or done == total:
-                    measures = learner.measure()
-                    row |= measures
-                    # First, since a policy of NaN should not reach the environment.
-                    keeper.guard.check_finite(measures, when)
-                    row |= task.returns(learner.policy, [seed, done])
-                    keeper.guard.check_sample(row.get("effective_sample_size"), done, keeper.unit)
-                    keeper.log(row, learner.policy)
-                    watch.evaluated(row)
-                over = done == total or (evaluated and schedule.reached(training.metrics))
-                keeper.save(now=over)
-            except DivergenceError as error:
-                if not training.metrics or training.metrics[-1] is not row:
-                    keeper.log(row | learner.last, None)
-                raise DivergenceError(f"{error} {keeper.kept()}.") from None
-            if over:
-                return
-            if signals.caught is not None:
-                keeper.stop(signals.caught)
+def open_batches(
+    algorithm: AnyAlgorithm,
+    config: TrainConfig,
+    spec: Spec,
+    normalizer: Normalizer,
+    demos: Demos | None,
+    extra: Demos | None,
+) -> Batches:
+    """The sources of data that the algorithm asks for."""
+    data, pace = algorithm.data, None if config.offline else algorithm.pace
+    rollouts = None if pace is None or pace.rollout is None else Rollouts(spec, *pace.rollout)
+    replay = None if pace is None or rollouts is not None else Replay(spec, config.replay_capacity)
+    if extra is not None:
+        replay = replay if replay is not None else Replay(spec, extra.rows + len(extra))
+        fill_replay(replay, extra, spec, normalizer)
+    learned, aside = (None, None) if demos is None else demos.split(data.held_out, config.seed)
+    expert = None if learned is None else ExpertRows(learned, spec, normalizer, data.sampling)
+    held_out = None if aside is None else ExpertRows(aside, spec, normalizer, data.sampling)
+    ahead = BLOCK if pace is None else 0
+    sources = {"expert": expert, "held_out": held_out, "replay": replay, "rollouts": rollouts}
+    return Batches(data, spec, config.seed, **sources, ahead=ahead)
 
 
-def algorithm_name(algorithm: Algorithm) -> str:
-    """As on the command line."""
-    return next(name for name, kind in ALGORITHMS.items() if isinstance(algorithm, kind))
+def open_actor(
+    algorithm: AnyAlgorithm, config: TrainConfig, envs: list[Env], batches: Batches, normalizer: Normalizer
+) -> Actor:
+    """Who fills the replay buffer or the rollouts."""
+    pace, seed = algorithm.pace, config.seed
+    if not envs or pace is None:
+        return Nobody()
+    if batches.rollouts is not None:
+        return Collector(envs, batches.rollouts, batches.spec, normalizer, seed=seed)
+    assert batches.replay is not None
+    return Explorer(envs[0], batches.replay, batches.spec, normalizer, pace, seed=seed)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 import errno
-import io
-import json
-import socket
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
-from valuedice.checkpoint import Checkpoints
-from valuedice.errors import InputError
-from valuedice.files import write_json, write_whole
-from valuedice.machine import hardware, versions
+import numpy as np
+
+from valuedice.errors import DivergenceError, InputError, Interrupted
 from valuedice.policy import Policy
+from valuedice.replay import Replay
+from valuedice.system.files import write_json, write_whole
+from valuedice.system.machine import hardware, versions
+from valuedice.training.checkpoint import Checkpoints
+from valuedice.training.loggers import Logger, MetricsFile, TensorBoard
+from valuedice.training.stored import FORMAT, StoredConfig, check_unchanged
 from valuedice.types import Metrics
 
 try:
@@ -26,121 +27,191 @@ try:
 except ImportError:  # Windows, where a folder is not locked
     fcntl = None
 
-FORMAT = 3
-"""1 had no checkpoints; 2 other settings of SAC."""
-MAY_CHANGE = {"format", "steps", "updates", "eval_every", "checkpoint_seconds", "demos", "replay_data", "command"}
-MAY_CHANGE |= {"target_return"}
-"""Settings that a resumed run may have changed: they do not decide what is learned. That the demonstrations are the
-same is told by their fingerprint, not by their place."""
+
+class Part(Protocol):
+    """Something that a checkpoint holds."""
+
+    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays, and facts that JSON can hold."""
+        ...
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Continues from what `save` returned."""
+        ...
 
 
 class RunFolder:
-    """What a run leaves behind. Created only after everything the user gave has been checked."""
+    """What a run leaves behind, and what it continues from. Created only after all input has been checked.
 
-    def __init__(self, path: Path, config: dict[str, Any], resume: bool = False) -> None:
-        self.path, self.config = path, {"format": FORMAT, **config}
+    Without a path the run is kept in memory only.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        config: StoredConfig,
+        parts: Mapping[str, Part],
+        replay: Replay | None,
+        *,
+        resume: bool = False,
+        begin: float | None = None,
+    ) -> None:
+        self.path, self.config, self.parts, self.replay = path, config, parts, replay
+        self.done = 0
+        """Steps (offline: updates) so far."""
+        self.rows: list[Metrics] = []
+        """One for each evaluation."""
+        self.saved: int | None = None
+        """The count of the last checkpoint."""
+        self._begin = time.monotonic() if begin is None else begin
+        self._due = time.monotonic() + config.settings["checkpoint_seconds"]
+        self._seconds_before = 0.0
+        self._loggers: list[Logger] = []
+        self._lock: IO[str] | None = None
+        if path is None:
+            return
         if resume:
-            check_unchanged(path, self.config)
+            check_unchanged(path, config)
         else:
             refuse_other_run(path)
         with self.writing():
             (path / "checkpoint").mkdir(parents=True, exist_ok=True)
             self._lock = lock(path)
-        self.checkpoints = Checkpoints(path / "checkpoint")
-        self._events: Any = None
-        self._rows: list[Metrics] = []
+        self._checkpoints = Checkpoints(path / "checkpoint")
 
     @property
-    def resume_command(self) -> str:
-        """That goes on with the run."""
-        return f"valuedice {command_of(self.config)} --resume {self.path}"
+    def seconds(self) -> float:
+        """Working time, including the time before an interruption."""
+        return self._seconds_before + time.monotonic() - self._begin
+
+    @property
+    def when(self) -> str:
+        """How far the run is, for messages."""
+        return f"{self.done:,} {self.config.unit}"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A disk that refuses is one line, with what to do about it."""
+        """Turns a failed write into one line that says what to do."""
         try:
             yield
         except OSError as error:
-            advice = f"mend that, then go on with: {self.resume_command}"
-            if not (self.path / "config.json").exists():
-                advice = "choose another --out"
-            elif error.errno == errno.ENOSPC:
-                advice = f"free some space, then go on with: {self.resume_command}"
+            assert self.path is not None
+            advice = "choose another `out`"
+            if (self.path / "config.json").exists():
+                first = "free some space" if error.errno == errno.ENOSPC else "fix that"
+                advice = f"{first}, then continue with: {self.config.resume_call(self.path)}"
             raise InputError(f"cannot write to {self.path} ({error.strerror}); {advice}") from None
 
-    def begin(self, rows: list[Metrics]) -> None:
-        """Starts metrics and events with these rows; what an interrupted run wrote after them is dropped."""
-        # Imported here: it takes a second that `valuedice --help` should not.
-        from tensorboardX.record_writer import RecordWriter
-
+    def restore(self, total: int) -> None:
+        """Brings the run to its last checkpoint, if there is one. Rows written after it are discarded."""
+        if self.path is None:
+            return
+        saved = self._checkpoints.load()
+        if saved is not None:
+            facts = saved.facts
+            self.done = self.saved = facts["done"]
+            if self.done > total:
+                raise InputError(
+                    f"{self.path} has already made {self.when}, more than the {total:,} asked for; ask for more"
+                )
+            self.rows, self._seconds_before = facts["rows"], facts["seconds"]
+            if self.replay is not None:
+                self.replay.clear()
+                saved.fill(self.replay)
+            for name, part in self.parts.items():
+                part.restore(below(saved.arrays, name), facts["parts"][name])
+            changed = [f"{n} was {old}" for n, old in facts["versions"].items() if versions().get(n) != old]
+            if changed:
+                warnings.warn(
+                    f"versions have changed since the last checkpoint ({', '.join(changed)}): the run continues, but "
+                    "not bit for bit",
+                    stacklevel=2,
+                )
         with self.writing():
-            write_json(self.path / "config.json", self.config)
-            for stale in self.path.glob("events.out.tfevents.*"):
-                stale.unlink()
-            name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
-            self._events = RecordWriter(str(self.path / name))
-            self._write_event(None)
-            for row in rows:
-                self._write_event(row)
-            self._rows = list(rows)
-            (self.path / "metrics.csv").unlink(missing_ok=True)
-            if rows:
-                self._write_metrics()
+            write_json(self.path / "config.json", self.config.as_json())
+            self._loggers = [MetricsFile(self.path, self.rows), TensorBoard(self.path, self.rows)]
 
-    def log(self, row: Metrics) -> None:
-        """One evaluation, to `metrics.csv` and TensorBoard; None becomes an empty cell."""
+    def log(self, row: Metrics, policy: Policy | None) -> None:
+        """One evaluation, and the policy that it measured; None keeps the policy before it."""
+        self.rows.append(row)
+        if self.path is None:
+            return
         with self.writing():
-            self._rows.append(row)
-            self._write_metrics()
-            self._write_event(row)
+            for logger in self._loggers:
+                logger.log(row)
+            if policy is not None:
+                write_whole(self.path / "policy.safetensors", policy.to_bytes())
 
-    def _write_metrics(self) -> None:
-        # A row before the first update has fewer columns than the others.
-        columns = list(dict.fromkeys(name for row in self._rows for name in row))
-        text = io.StringIO()
-        writer = csv.writer(text)
-        writer.writerow(columns)
-        writer.writerows([format_cell(row.get(name)) for name in columns] for row in self._rows)
-        write_whole(self.path / "metrics.csv", text.getvalue())
+    def save(self, *, now: bool = False) -> None:
+        """A checkpoint, if it is time for one."""
+        if self.path is None or not (now or time.monotonic() >= self._due):
+            return
+        arrays: dict[str, np.ndarray] = {}
+        about: dict[str, Any] = {"done": self.done, "rows": self.rows, "seconds": self.seconds, "parts": {}}
+        for name, part in self.parts.items():
+            found, about["parts"][name] = part.save()
+            arrays |= {f"{name}/{place}": array for place, array in found.items()}
+        check_finite(below(arrays, "learner"), self.when)
+        with self.writing():
+            self._checkpoints.save(arrays, about | {"versions": versions()}, self.replay)
+        self.saved = self.done
+        self._due = time.monotonic() + self.config.settings["checkpoint_seconds"]
 
-    def _write_event(self, row: Metrics | None) -> None:
-        """A record of TensorBoard's, written at once: its usual writer is a thread, whose failures nobody sees."""
-        # Made at run time, unknown to type checkers.
-        Event: Any = import_module("tensorboardX.proto.event_pb2").Event  # noqa: N806
-        Summary: Any = import_module("tensorboardX.proto.summary_pb2").Summary  # noqa: N806
-        if row is None:
-            event = Event(wall_time=time.time(), file_version="brain.Event:2")
-        else:
-            values = {k: v for k, v in row.items() if v is not None and k not in ("step", "updates")}
-            summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
-            event = Event(wall_time=time.time(), step=row["step"] or row["updates"], summary=summary)
-        self._events.write(event.SerializeToString())
-        self._events.flush()
+    def kept(self) -> str:
+        """What is left of a run that ends early."""
+        if self.path is None:
+            return "nothing was saved, because the run has no folder"
+        if self.saved is None:
+            return f"{self.path} holds no checkpoint yet"
+        return f"{self.path} holds the checkpoint at {self.saved:,} {self.config.unit}"
 
-    def save_policy(self, policy: Policy) -> None:
-        """The policy of the latest evaluation, never the one with the best return of several."""
+    def stop(self, signum: int) -> None:
+        """Saves and ends the run because of a signal."""
+        self.save(now=True)
+        message = f"stopped after {self.when}; {self.kept()}"
+        if self.path is not None:
+            message += f"; continue with: {self.config.resume_call(self.path)}"
+        raise Interrupted(signum, message)
+
+    def finish(self, policy: Policy) -> None:
+        """The end of a complete run: its policy, and `summary.json` with the last row, the best row, versions and
+        hardware."""
+        if self.path is None:
+            return
+        scored = [row for row in self.rows if row["return_mean"] is not None]
+        best = max(scored, key=lambda row: row["return_mean"]) if scored else None
+        last = self.rows[-1] if self.rows else None
+        about = {"format": FORMAT, "last": last, "best": best, "versions": versions(), "hardware": hardware()}
         with self.writing():
             write_whole(self.path / "policy.safetensors", policy.to_bytes())
-
-    def finish(self, rows: list[Metrics]) -> None:
-        """`summary.json`: the last row, the best row, versions, hardware."""
-        scored = [row for row in rows if row["return_mean"] is not None]
-        best = max(scored, key=lambda row: row["return_mean"]) if scored else None
-        about = {"last": rows[-1], "best": best, "versions": versions(), "hardware": hardware()}
-        with self.writing():
-            write_json(self.path / "summary.json", {"format": FORMAT, **about})
+            write_json(self.path / "summary.json", about)
 
     def close(self) -> None:
-        """Lets go of the folder."""
-        # A disk that refused has been spoken of already.
-        with suppress(OSError):
-            if self._events is not None:
-                self._events.close()
-        self._lock.close()
+        """Releases the folder."""
+        for logger in self._loggers:
+            # A disk that refused to write has been reported already.
+            with suppress(OSError):
+                logger.close()
+        if self._lock is not None:
+            self._lock.close()
+
+
+def below(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """The arrays of one part."""
+    return {
+        place.removeprefix(f"{name}/"): array for place, array in arrays.items() if place.startswith(f"{name}/")
+    }
+
+
+def check_finite(arrays: dict[str, np.ndarray], when: str) -> None:
+    """A broken state never replaces a good checkpoint."""
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise DivergenceError(f"Training diverged: {name} is not finite after {when}.")
 
 
 def lock(path: Path) -> IO[str]:
-    """Held while the file is open: the system lets go of it when the process ends, however it ends."""
+    """Held while the file is open; the system releases it when the process ends, however it ends."""
     file = (path / ".lock").open("w")
     if fcntl is not None:
         try:
@@ -154,52 +225,6 @@ def lock(path: Path) -> IO[str]:
 def refuse_other_run(path: Path) -> None:
     """Another run's results are never overwritten."""
     if path.exists() and not path.is_dir():
-        raise InputError(f"{path} is a file; give --out a folder")
+        raise InputError(f"{path} is a file; give a folder as `out`")
     if any((path / name).exists() for name in ("config.json", "metrics.csv", "policy.safetensors", "summary.json")):
-        raise InputError(
-            f"{path} already holds a run; choose another --out, remove that folder, or go on with --resume {path}"
-        )
-
-
-def check_unchanged(path: Path, config: dict[str, Any]) -> None:
-    """A run is resumed with the settings that it began with."""
-    old, new = read_config(path), json.loads(json.dumps(config))
-    check_format(path, old)
-    names = sorted((old.keys() | new.keys()) - MAY_CHANGE)
-    changed = [f"{n} was {old.get(n)}, now {new.get(n)}" for n in names if old.get(n) != new.get(n)]
-    if changed:
-        raise InputError(
-            f"{path} was begun with other settings: {'; '.join(changed)}; resume without these changes, or start a "
-            "new run"
-        )
-
-
-def check_format(path: Path, config: dict[str, Any]) -> None:
-    """Before anything else of a configuration is understood: another version may mean something else by it."""
-    found = config.get("format")
-    if found != FORMAT:
-        needed = "a newer version of valuedice" if (found or 0) > FORMAT else "a new run, in another folder"
-        raise InputError(f"{path} has format {found}, this version resumes {FORMAT}; it needs {needed}")
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Of a run folder."""
-    try:
-        config = json.loads((path / "config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path / 'config.json'} cannot be read ({error}); is {path} a run folder?") from None
-    if not isinstance(config, dict) or not isinstance(config.get("format", 0), int):
-        raise InputError(f"{path / 'config.json'} holds something else; is {path} a run folder?")
-    return config
-
-
-def command_of(config: dict[str, Any]) -> str:
-    """Which command made a run of this configuration."""
-    return "expert" if "target_return" in config else "train"
-
-
-def format_cell(value: Any) -> str:
-    """Integers as they are, other numbers with the digits that float32 has, nothing for None."""
-    if value is None:
-        return ""
-    return str(value) if isinstance(value, int | str) else f"{float(value):.7g}"
+        raise InputError(f"{path} already holds a run; choose another `out`, remove that folder, or resume it")

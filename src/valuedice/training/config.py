@@ -1,0 +1,202 @@
+"""Every setting of a run, stated once: keyword arguments of `train`, flags of the commands, keys of `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, Field, dataclass, field, fields, replace
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from valuedice.algorithms import AnyAlgorithm, algorithm_name
+from valuedice.demos import Demos
+from valuedice.envs.make import EnvRef, check_env_ref
+from valuedice.errors import InputError
+from valuedice.system.machine import threads
+from valuedice.training.loggers import Logger, Progress
+from valuedice.types import Pace
+
+DEFAULT_STEPS = 10_000
+DEFAULT_UPDATES = 40_000
+
+
+BLOCK = 200
+"""Batches that are drawn at once offline; one compiled call makes at most so many updates."""
+
+
+class Round(NamedTuple):
+    """One round of the loop."""
+
+    done: int
+    """Steps (offline: updates) after this round."""
+    updates: int
+    """Updates of this round."""
+    evaluates: bool
+    """Whether an evaluation follows."""
+
+
+def setting(default: Any, *, stored: bool = True, changes: bool = False) -> Any:
+    """A field of the config. `stored` settings are in `config.json`; of these, a resumed run may change those that
+    do not decide what is learned (`changes`)."""
+    return field(default=default, metadata={"stored": stored, "changes": changes})
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """What a run is, apart from the algorithm."""
+
+    # Demonstrations may move: their fingerprint tells whether they are the same.
+    demos: Demos | str | None = setting(None, changes=True)
+    """Demonstrations: the name of shipped ones, or the path of an .npz file."""
+    env: EnvRef | None = setting(None)
+    """Gymnasium id of the task; module:Id-v0 imports the module first."""
+    _: KW_ONLY
+    episodes: int | None = setting(None)
+    """Use this many of the demonstrated episodes, chosen by the seed; all by default."""
+    episodes_seed: int | None = setting(None)
+    """Chooses the episodes; by default the seed of the run."""
+    dones_are: Literal["truncated", "terminated"] | None = setting(None)
+    """What `dones` means in the authors' file format, which does not say."""
+    steps: int | None = setting(None, changes=True)
+    """Environment steps, online (default 10,000)."""
+    offline: bool = setting(False)
+    """Learn from the demonstrations alone; an environment is used for evaluation only."""
+    updates: int | None = setting(None, changes=True)
+    """Updates, offline (default 40,000)."""
+    replay_data: Demos | str | None = setting(None, changes=True)
+    """Other, non-expert data for the replay buffer, in any format of the demonstrations."""
+    seed: int = setting(0)
+    """Decides everything random, and which episodes are used."""
+    eval_env: EnvRef | None = setting(None)
+    """Evaluate in this environment instead."""
+    eval_every: int = setting(1_000, changes=True)
+    """Steps (offline: updates) between evaluations."""
+    eval_episodes: int = setting(10)
+    """Episodes of an evaluation, with the mean action."""
+    target_return: float | None = setting(None, changes=True)
+    """Stop when the mean return of an evaluation reaches this; for algorithms that learn from rewards."""
+    replay_capacity: int = setting(1_000_000)
+    """Rows of the replay buffer."""
+    threads: int | None = setting(None)
+    """Cores to use; all by default. To run several seeds side by side, give each 1."""
+    checkpoint_seconds: float = setting(60.0, changes=True)
+    """Seconds between checkpoints."""
+    out: Path | str | None = setting(None, stored=False)
+    """Run folder."""
+    resume: bool = setting(False, stored=False)
+    """Continue the run in the run folder exactly as if it had never stopped."""
+    quiet: bool = setting(False, stored=False)
+    """Show no progress."""
+    on_evaluation: Callable[[Progress], object] | None = setting(None, stored=False)
+    """Called after each evaluation; the run ends if it returns True."""
+    loggers: Sequence[Logger] = setting((), stored=False)
+    """Further loggers, beside `metrics.csv` and TensorBoard."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the run is kept; None keeps it in memory only."""
+        return None if self.out is None else Path(self.out)
+
+    @property
+    def total(self) -> int:
+        """Steps (offline: updates) of the whole run; known once the config is resolved."""
+        total = self.updates if self.offline else self.steps
+        assert total is not None, "resolve the config first"
+        return total
+
+    @property
+    def unit(self) -> Literal["steps", "updates"]:
+        """What the run counts."""
+        return "updates" if self.offline else "steps"
+
+    @property
+    def training_env(self) -> EnvRef | None:
+        """The environment that the algorithm acts in; None offline."""
+        return None if self.offline else self.env
+
+    def rounds(self, done: int, pace: Pace | None) -> Iterator[Round]:
+        """What remains of the run. A round is one step of all environments; offline, one compiled call, which ends
+        where a block of batches or an evaluation ends."""
+        online = None if self.offline else pace
+        # With parallel environments, evaluates at the first step count past each multiple of `eval_every`.
+        stride = 1 if online is None else online.environments
+        while done < self.total:
+            before, done = done, done + stride
+            if online is None:
+                done = min(self.total, *((before // size + 1) * size for size in (BLOCK, self.eval_every)))
+            updates = done - before if online is None else online.updates_at(done)
+            yield Round(done, updates, evaluates=done % self.eval_every < stride or done == self.total)
+
+    def resolved(self, algorithm: AnyAlgorithm) -> TrainConfig:
+        """The same run with every default filled in, after all rules about what fits together."""
+        name, pace, data = algorithm_name(algorithm), algorithm.pace, algorithm.data
+        if self.env is not None:
+            check_env_ref(self.env)
+        if self.eval_env is not None:
+            check_env_ref(self.eval_env)
+        self._check_limits()
+        if data.demos and self.demos is None:
+            raise InputError("no demonstrations given; name a file or shipped ones with `demos`")
+        if not data.demos and (self.demos is not None or self.replay_data is not None):
+            raise InputError(f"{name} learns from rewards, not from demonstrations; omit `demos` and `replay_data`")
+        if data.demos and self.target_return is not None:
+            raise InputError(f"{name} learns without rewards; omit `target_return`")
+        offline = self.offline or self.env is None or pace is None
+        if offline and (data.replay == "required" or (pace is not None and pace.rollout is not None)):
+            raise InputError(
+                f"{name} cannot learn offline: it needs an environment to act in; name one with `env`, or use "
+                "value-dice or bc"
+            )
+        if pace is None and self.steps is not None:
+            raise InputError(f"{name} takes no steps in an environment; give `updates` instead of `steps`")
+        if offline and self.steps is not None:
+            raise InputError("`steps` are for training in an environment; give `updates` for offline training")
+        if not offline and self.updates is not None:
+            raise InputError("`updates` are for offline training; give `steps`, or train with `offline`")
+        if self.replay_data is not None and data.replay == "unused":
+            raise InputError(
+                f"{name} does not use replay data with these settings; omit `replay_data`, or use value-dice with a "
+                "`replay_regularization` above 0"
+            )
+        config = replace(self, offline=offline, eval_env=self.env if self.eval_env is None else self.eval_env)
+        config = replace(config, threads=threads() if self.threads is None else self.threads)
+        if offline or pace is None:
+            return replace(config, updates=DEFAULT_UPDATES if self.updates is None else self.updates)
+        steps = DEFAULT_STEPS if self.steps is None else self.steps
+        # All environments step together, so the last step may exceed what was asked for.
+        steps = -(-steps // pace.environments) * pace.environments
+        if steps < pace.training_starts:
+            setting = "training_starts" if pace.rollout is None else "rollout"
+            raise InputError(
+                f"{steps} steps end before the first update, at step {pace.training_starts}; take more `steps`, or "
+                f"lower `{setting}`"
+            )
+        return replace(config, steps=steps)
+
+    def _check_limits(self) -> None:
+        least = {"steps": 1, "updates": 1, "eval_every": 1, "eval_episodes": 1, "seed": 0, "episodes_seed": 0}
+        least |= {"replay_capacity": 1, "checkpoint_seconds": 0, "threads": 1, "target_return": -inf}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and not (bound <= value < inf and isfinite(value)):
+                limit = "finite" if bound == -inf else f"finite and at least {bound}"
+                raise InputError(f"`{name}` is {value}; it must be {limit}")
+        if self.seed >= 2**32:
+            raise InputError(f"`seed` is {self.seed}; it must be below 2**32")
+        if self.threads not in (None, threads()):
+            raise InputError(
+                f"`threads` is {self.threads}, but this process computes with {threads()}; set NPROC and "
+                "OPENBLAS_NUM_THREADS before Python starts"
+            )
+        if self.resume and self.out is None:
+            raise InputError("nothing to resume; name the run folder with `out`")
+
+
+def stored_fields() -> list[Field[Any]]:
+    """Settings that `config.json` holds."""
+    return [entry for entry in fields(TrainConfig) if entry.metadata["stored"]]
+
+
+def changeable_fields() -> set[str]:
+    """Settings that a resumed run may change."""
+    return {entry.name for entry in fields(TrainConfig) if entry.metadata["changes"]}

@@ -1,0 +1,94 @@
+"""One row of `metrics.csv`: what a policy reaches, and what the algorithm knows about itself."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from valuedice.algorithms import Diagnosis
+from valuedice.envs.episodes import Evaluator
+from valuedice.policy import Policy
+from valuedice.training.config import TrainConfig
+from valuedice.training.learner import Learner
+from valuedice.training.stopping import Guard
+from valuedice.types import Metrics
+
+
+class Evaluation:
+    """Measures a learner. Without an evaluator, returns stay empty; without rewards, so does the normalised one."""
+
+    def __init__(
+        self, config: TrainConfig, learner: Learner, evaluator: Evaluator | None, expert_return: float | None
+    ) -> None:
+        self.config, self.learner, self.evaluator, self.expert_return = config, learner, evaluator, expert_return
+        self.guard = Guard(config.unit)
+        self.converged = False
+        """Whether the algorithm has nothing left to learn, by its last diagnosis."""
+
+    @cached_property
+    def random_return(self) -> float | None:
+        """Mean return of uniformly random actions; None if there is nothing to compare it with."""
+        if self.evaluator is None or self.expert_return is None:
+            return None
+        return self.evaluator.random().mean
+
+    def begin(self, done: int, seconds: float) -> Metrics:
+        """The columns that every row has, before anything is measured."""
+        return {
+            "step": 0 if self.config.offline else done,
+            "updates": self.learner.updates,
+            "wall_seconds": seconds,
+            "return_mean": None,
+            "return_std": None,
+            "expert_return": self.expert_return,
+            "normalized_return": None,
+            "kl_estimate": None,
+        }
+
+    def fill(self, row: Metrics, done: int) -> None:
+        """Measures everything. Raises DivergenceError if the run has diverged; the row then shows it."""
+        diagnosis, means = self.learner.measure()
+        columns = diagnosis_columns(diagnosis) | means
+        row |= columns
+        # First, because a policy of NaN should not reach the environment.
+        self.guard.check_finite(columns, done)
+        row |= self.returns(self.learner.policy, [self.config.seed, done])
+        self.guard.check_sample(diagnosis.effective_sample_size, done)
+        self.converged = bool(diagnosis.converged)
+
+    def returns(self, policy: Policy, seed: list[int]) -> Metrics:
+        """The columns about returns, as far as they can be measured."""
+        if self.evaluator is None:
+            return {}
+        result = self.evaluator.policy(policy, seed)
+        row: Metrics = {"return_mean": result.mean, "return_std": result.std}
+        # If random actions do as well as the expert, there is no scale.
+        if self.expert_return is not None and self.random_return not in (None, self.expert_return):
+            span = self.expert_return - self.random_return
+            row["normalized_return"] = (result.mean - self.random_return) / span
+        return row
+
+    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Whether the algorithm has converged."""
+        return {}, {"converged": self.converged}
+
+    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Continues from what `save` returned."""
+        self.converged = facts["converged"]
+
+    def reached(self, rows: list[Metrics]) -> bool:
+        """Whether the last evaluation reached the target return, or the algorithm has converged."""
+        target = self.config.target_return
+        last = rows[-1]["return_mean"] if rows else None
+        return self.converged or (target is not None and last is not None and last >= target)
+
+
+def diagnosis_columns(diagnosis: Diagnosis) -> Metrics:
+    """A diagnosis as columns of `metrics.csv`; what the algorithm does not know has no column but `kl_estimate`."""
+    columns: Metrics = {"kl_estimate": diagnosis.kl_estimate}
+    for name in ("effective_sample_size", "converged"):
+        if (value := getattr(diagnosis, name)) is not None:
+            columns[name] = value
+    return columns | diagnosis.metrics

@@ -1,0 +1,166 @@
+"""`config.json`: what a run is, in a form that can be read back and compared."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS, AnyAlgorithm, algorithm_name
+from valuedice.demos import Demos, load_demos
+from valuedice.envs.make import env_name
+from valuedice.errors import InputError
+from valuedice.training.config import TrainConfig, changeable_fields, stored_fields
+
+FORMAT = 4
+"""1 had no checkpoints; 2 other settings of SAC; 3 stored settings twice."""
+OBJECT = "object"
+"""Marks a setting that was given as a Python object, with its description."""
+
+
+@dataclass(frozen=True)
+class StoredConfig:
+    """The content of `config.json`."""
+
+    algorithm: str
+    hyperparameters: dict[str, Any]
+    settings: dict[str, Any]
+    """The stored fields of `TrainConfig`."""
+    fingerprints: dict[str, str | None]
+    """Tell demonstrations and replay data from any others, wherever they are."""
+
+    @classmethod
+    def of(
+        cls, algorithm: AnyAlgorithm, config: TrainConfig, demos: Demos | None, extra: Demos | None
+    ) -> StoredConfig:
+        """From a resolved config and the data that it names."""
+        values = {entry.name: getattr(config, entry.name) for entry in stored_fields()}
+        for name in ("env", "eval_env"):
+            if values[name] is not None and not isinstance(values[name], str):
+                values[name] = {OBJECT: env_name(values[name])}
+        for name, data in (("demos", demos), ("replay_data", extra)):
+            if data is not None:
+                values[name] = {OBJECT: data.source} if data.origin is None else data.origin.ref
+        if demos is not None:
+            values["episodes"] = len(demos)
+            if demos.origin is not None:
+                values |= {"episodes_seed": demos.origin.seed, "dones_are": demos.origin.dones_are}
+        prints = {"demos": demos, "replay_data": extra}
+        return cls(
+            algorithm_name(algorithm),
+            json.loads(json.dumps(asdict(algorithm))),
+            values,
+            {name: None if data is None else data.fingerprint() for name, data in prints.items()},
+        )
+
+    @property
+    def unit(self) -> str:
+        """What the run counts."""
+        return "updates" if self.settings["offline"] else "steps"
+
+    @property
+    def objects(self) -> list[str]:
+        """Settings that only Python can give again."""
+        return [name for name, value in self.settings.items() if isinstance(value, dict)]
+
+    def resume_call(self, path: Path) -> str:
+        """How to continue the run from Python; the command line translates it."""
+        shipped = self.algorithm in ALGORITHMS | REWARD_LEARNERS
+        again = [f"{name}=…" for name in self.objects]
+        return f"load_run({str(path)!r}{'' if shipped else ', algorithm=…'}).resume({', '.join(again)})"
+
+    def as_json(self) -> dict[str, Any]:
+        """As `config.json` holds it."""
+        return {
+            "format": FORMAT,
+            "algorithm": self.algorithm,
+            "hyperparameters": self.hyperparameters,
+            **self.settings,
+            "fingerprints": self.fingerprints,
+        }
+
+    def rebuilt_algorithm(self) -> AnyAlgorithm | None:
+        """The algorithm with its settings; None if it is not one of this library's."""
+        kind = (ALGORITHMS | REWARD_LEARNERS).get(self.algorithm)
+        return None if kind is None else rebuilt(kind, self.hyperparameters)
+
+    def train_config(self, folder: Path) -> TrainConfig:
+        """The settings with which the run would continue. Those given as objects are missing."""
+        given = {name: None if name in self.objects else value for name, value in self.settings.items()}
+        return TrainConfig(**given, out=folder, resume=True)
+
+
+def rebuilt(kind: Any, settings: dict[str, Any]) -> Any:
+    """A dataclass from what `config.json` says about it, and the dataclasses that it contains likewise."""
+    values: dict[str, Any] = {}
+    for entry in fields(kind):
+        if entry.name in settings:
+            value = settings[entry.name]
+            if is_dataclass(entry.default):
+                value = rebuilt(type(entry.default), value)
+            values[entry.name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)
+
+
+def load_data(config: TrainConfig) -> tuple[Demos | None, Demos | None]:
+    """The demonstrations and the replay data that a config names or holds."""
+    demos, extra = as_demos(config.demos, config), as_demos(config.replay_data, config)
+    if demos is not None and config.episodes is not None and config.episodes != len(demos):
+        demos = demos.select(config.episodes, config.seed if config.episodes_seed is None else config.episodes_seed)
+    return demos, extra
+
+
+def as_demos(data: object, config: TrainConfig) -> Demos | None:
+    """Demonstrations by what the user gave."""
+    if isinstance(data, Demos | None):
+        return data
+    if not isinstance(data, str | os.PathLike):
+        raise InputError(f"demonstrations are {data!r}; give a name, a path, or what load_demos returns")
+    return load_demos(data, dones_are=config.dones_are)
+
+
+def read_config(path: Path) -> StoredConfig:
+    """The configuration of a run folder."""
+    try:
+        content = json.loads((path / "config.json").read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path / 'config.json'} cannot be read ({error}); is {path} a run folder?") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if not isinstance(found, int):
+        raise InputError(f"{path / 'config.json'} has unexpected content; is {path} a run folder?")
+    if found != FORMAT:
+        needed = "a newer version of valuedice" if found > FORMAT else "a new run, in another folder"
+        raise InputError(f"{path} has format {found}, this version reads {FORMAT}; it needs {needed}")
+    try:
+        settings = {entry.name: content[entry.name] for entry in stored_fields()}
+        return StoredConfig(content["algorithm"], content["hyperparameters"], settings, content["fingerprints"])
+    except KeyError as error:
+        raise InputError(f"{path / 'config.json'} lacks {error}; start a new run, in another folder") from None
+
+
+def check_unchanged(path: Path, new: StoredConfig) -> None:
+    """A run is resumed with the settings that it began with, apart from those that may change."""
+    old = read_config(path)
+    may_change = changeable_fields()
+    pairs = [("algorithm", old.algorithm, new.algorithm)]
+    pairs += [(name, old.settings[name], value) for name, value in new.settings.items() if name not in may_change]
+    pairs += compared(old.hyperparameters, new.hyperparameters)
+    pairs += [(name, old.fingerprints.get(name), value) for name, value in new.fingerprints.items()]
+    changed = [f"`{name}` was {before}, now {now}" for name, before, now in pairs if before != now]
+    if changed:
+        raise InputError(
+            f"{path} was begun with other settings: {'; '.join(changed)}; resume without these changes, or start a "
+            "new run"
+        )
+
+
+def compared(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Settings side by side, those of contained dataclasses too."""
+    pairs: list[tuple[str, Any, Any]] = []
+    for name in old.keys() | new.keys():
+        before, now = old.get(name), new.get(name)
+        both = isinstance(before, dict) and isinstance(now, dict)
+        pairs += compared(before, now) if both else [(name, before, now)]
+    return sorted(pairs, key=lambda pair: pair[0])
