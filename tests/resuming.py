@@ -1,23 +1,38 @@
-"""Runs that end in the middle, and what is compared when they were resumed."""
+"""Runs that are short, runs that end in the middle, and what two equal runs share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from small import small
 
-from valuedice.keeper import Keeper
+import valuedice as vd
+from valuedice.training.run import Run
+from valuedice.training.run_folder import RunFolder
+
+ONLINE: dict[str, Any] = {"steps": 24, "eval_every": 4, "eval_episodes": 2, "quiet": True}
+OFFLINE: dict[str, Any] = {"updates": 450, "eval_every": 75, "quiet": True}
+
+
+def train(demos: Any, env: Any = None, out: Path | None = None, **changes: Any) -> Run:
+    """A short run of small ValueDICE; without an environment, an offline one."""
+    settings = OFFLINE if env is None or changes.get("offline") else ONLINE
+    return vd.train(small(), demos, env, out=out, **(settings | changes))
 
 
 class KilledError(Exception):
-    """A process that ends at once."""
+    """The process has ended."""
 
 
 def killed_after(saves: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on every step is a checkpoint, and the process dies a little after so many of them."""
-    save, count = Keeper.save, 0
+    """From now on every round ends in a checkpoint, and the process dies two rounds after so many of them."""
+    save, count = RunFolder.save, 0
 
-    def counting(self: Keeper, now: bool = False) -> None:
+    def counting(self: RunFolder, *, now: bool = False) -> None:
         nonlocal count
         count += 1
         if count > saves + 2:
@@ -25,7 +40,15 @@ def killed_after(saves: int, monkeypatch: pytest.MonkeyPatch) -> None:
         if count <= saves:
             save(self, now=True)
 
-    monkeypatch.setattr(Keeper, "save", counting)
+    monkeypatch.setattr(RunFolder, "save", counting)
+
+
+@contextmanager
+def killed(saves: int) -> Iterator[None]:
+    """The run in this block is killed after so many checkpoints."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
+        killed_after(saves, patch)
+        yield
 
 
 def result(path: Path) -> tuple[bytes, list[str]]:
@@ -37,4 +60,5 @@ def result(path: Path) -> tuple[bytes, list[str]]:
 
 
 def same(left: Path, right: Path) -> bool:
+    """Whether two run folders hold the same result, bit for bit."""
     return result(left) == result(right)

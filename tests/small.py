@@ -1,4 +1,4 @@
-"""Algorithms that are small enough to train in a moment, and what is asked of the runs."""
+"""Algorithms that are small enough to train in a moment, and what tests ask of a run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from valuedice.algorithms import ALGORITHMS, Algorithm
+from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS, AnyAlgorithm
 from valuedice.policy import Policy
-from valuedice.train import Run
+from valuedice.training.run import Run
 from valuedice.types import Metrics
 
 SMALL: dict[str, Any] = {
@@ -30,13 +30,13 @@ SMALL: dict[str, Any] = {
 }
 
 
-def small(name: str = "value-dice", **changes: Any) -> Algorithm:
-    """An algorithm with those of the settings that it, or what it contains, has."""
-    return with_settings(ALGORITHMS[name](), SMALL | changes)
+def small(name: str = "value-dice", **changes: Any) -> AnyAlgorithm:
+    """A shipped algorithm with the small settings and these changes, as far as it has them."""
+    return with_settings((ALGORITHMS | REWARD_LEARNERS)[name](), SMALL | changes)
 
 
 def with_settings(algorithm: Any, settings: dict[str, Any]) -> Any:
-    """Replaces what is known, in what it contains too."""
+    """Replaces the settings that the algorithm has, those of contained dataclasses too."""
     changes: dict[str, Any] = {}
     for entry in fields(algorithm):
         value = getattr(algorithm, entry.name)
@@ -48,7 +48,7 @@ def with_settings(algorithm: Any, settings: dict[str, Any]) -> Any:
 
 
 def names_of(algorithm: Any) -> set[str]:
-    """Of all its settings, and of what it contains."""
+    """Names of all settings, those of contained dataclasses too."""
     names: set[str] = set()
     for entry in fields(algorithm):
         value = getattr(algorithm, entry.name)
@@ -57,16 +57,18 @@ def names_of(algorithm: Any) -> set[str]:
 
 
 def without_clock(rows: list[Metrics]) -> list[Metrics]:
+    """Metrics that two equal runs share."""
     return [{name: value for name, value in row.items() if name != "wall_seconds"} for row in rows]
 
 
 def same(ours: Policy, theirs: Policy) -> bool:
-    """Bit for bit."""
+    """Whether two policies agree in every bit."""
     pairs = zip(ours.layers, theirs.layers, strict=True)
     return all(np.array_equal(x, y) for mine, other in pairs for x, y in zip(mine, other, strict=True))
 
 
 def all_finite(run: Run) -> bool:
+    """Whether all metrics and the whole state of a run are finite."""
     numbers = [value for row in run.metrics for value in row.values() if value is not None]
     leaves = [leaf for leaf in jax.tree.leaves(run.state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
     return bool(np.isfinite(numbers).all() and all(jnp.isfinite(leaf).all() for leaf in leaves))

@@ -1,7 +1,8 @@
-"""The artefact: a policy in plain numpy, saved as one safetensors file that holds all it needs.
+"""A policy in plain numpy, saved as one safetensors file that contains everything it needs.
 
-The file holds `layer{i}.kernel`, `layer{i}.bias`, `obs_mean`, `obs_std` and, for continuous actions, `action_low`
-and `action_high`; its metadata, under the name of the format, the kind of policy and how observations are clipped.
+Its tensors are `layer{i}.kernel`, `layer{i}.bias`, `obs_mean`, `obs_std` and, for continuous actions, `action_low`
+and `action_high`. Its metadata has one entry, named after the format, with JSON: the kind of policy, the number of
+layers, the clip of the observations and the first discrete action.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import textwrap
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import safe_open
@@ -23,12 +25,12 @@ from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, Normalizer, Spec
 
 FORMAT = "valuedice-policy-1"
 FARTHEST_ACTION = 2**31
-"""How far from 0 an environment may number its first discrete action."""
+"""Largest absolute number of the first discrete action."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Observations in, actions out, both in the units of the environment."""
+    """Maps observations to actions, both in the units of the environment."""
 
     layers: tuple[tuple[np.ndarray, np.ndarray], ...]
     """Kernel and bias of each layer."""
@@ -41,11 +43,11 @@ class Policy:
         deterministic: bool = True,
         rng: np.random.Generator | None = None,
     ) -> np.ndarray:
-        """The mean (or most likely) action for one observation or a batch; a sampled one if not deterministic."""
+        """The mean (or most likely) action for one observation or a batch; a sample if not `deterministic`."""
         obs = np.asarray(obs)
         if obs.shape[-1:] != (self.spec.obs_size,) or obs.ndim > 2:
             raise InputError(
-                f"the policy takes observations of {self.spec.obs_size} features, one or a batch; got {obs.shape}"
+                f"the policy takes one observation of {self.spec.obs_size} features, or a batch; got {obs.shape}"
             )
         output = self.forward(obs)
         if deterministic:
@@ -77,7 +79,7 @@ class Policy:
         write_whole(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """The content of the file."""
+        """The content of the policy file."""
         tensors = {"obs_mean": self.normalizer.mean, "obs_std": self.normalizer.std}
         for index, (kernel, bias) in enumerate(self.layers):
             tensors |= {f"layer{index}.kernel": kernel, f"layer{index}.bias": bias}
@@ -92,47 +94,48 @@ class Policy:
             "obs_clip": self.normalizer.clip,
             "first_action": self.spec.first_action,
         }
-        # One entry, because safetensors writes several in random order: equal policies are equal files.
+        # A single entry, because safetensors writes several in random order: equal policies give equal files.
         metadata = {FORMAT: json.dumps(about)}
         return save({name: np.ascontiguousarray(t, np.float32) for name, t in tensors.items()}, metadata)
 
 
 def load_policy(path: str | os.PathLike[str]) -> Policy:
-    """A policy file, or the policy of a run folder."""
+    """Loads a policy file, or the policy of a run folder."""
     path = Path(path)
     if path.is_dir():
         path = path / "policy.safetensors"
     if not path.is_file():
-        raise InputError(f"no policy at {path}; give a policy.safetensors file or a run folder that holds one")
+        raise InputError(f"no policy at {path}; give a policy.safetensors file or a run folder that has one")
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
-            # Tensors of a foreign file may be of a type that numpy does not have.
+            # Tensors of other files may have a type that numpy lacks.
             names = file.keys() if FORMAT in metadata else ()
             tensors = {name: file.get_tensor(name) for name in names}
-    except Exception as error:  # damaged headers fail in safetensors and in numpy in a dozen ways
+    except Exception as error:  # damaged headers raise many kinds of errors in safetensors and numpy
         raise InputError(
-            f"{path} is no readable safetensors file ({_reason(error)}); save the policy again"
+            f"{path} is not a readable safetensors file ({_reason(error)}); save the policy again"
         ) from None
     if FORMAT not in metadata:
         form = next((name for name in metadata if name.startswith("valuedice-policy-")), "unknown")[:80]
         raise InputError(
-            f"{path} is of format {form!r}; this version reads {FORMAT!r}: "
+            f"{path} has format {form!r}; this version reads {FORMAT!r}: "
             "use the version of valuedice that wrote it, or save the policy again"
         )
     try:
         return _from_tensors(tensors, json.loads(metadata[FORMAT]))
-    except Exception as error:  # the description is any JSON
+    except Exception as error:  # the description may be any JSON
         raise InputError(f"{path} is damaged ({_reason(error)}); save the policy again") from None
 
 
 def _reason(error: Exception) -> str:
-    """What an error says, on one line."""
-    text = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+    """The message of an error, on one line."""
+    text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
     return textwrap.shorten(text, 200, placeholder="…") or type(error).__name__
 
 
-def _from_tensors(tensors: dict[str, np.ndarray], about: dict) -> Policy:
+def _from_tensors(tensors: dict[str, np.ndarray], about: dict[str, Any]) -> Policy:
+    """The policy in a file's tensors and description; raises an error if they do not fit together."""
     layers = tuple(
         (tensors[f"layer{index}.kernel"], tensors[f"layer{index}.bias"]) for index in range(about["layers"])
     )
@@ -159,12 +162,12 @@ def _from_tensors(tensors: dict[str, np.ndarray], about: dict) -> Policy:
     ):
         raise ValueError("its shapes do not fit together")
     if not all(t.dtype == np.float32 and np.isfinite(t).all() for t in tensors.values()):
-        raise ValueError("it holds NaN, infinity, or something else than float32")
+        raise ValueError("it contains NaN, infinity, or a type other than float32")
     with np.errstate(over="ignore"):
         spans = np.subtract(spec.high, spec.low, dtype=np.float32)
     normalizer = Normalizer(tensors["obs_mean"], tensors["obs_std"], float(about["obs_clip"]))
     if not ((spans >= 0) & (spans < np.inf)).all() or not (normalizer.std > 0).all() or not normalizer.clip > 0:
-        raise ValueError("a bound, a deviation or the clip is impossible")
+        raise ValueError("a bound, a standard deviation or the clip is out of range")
     if type(spec.first_action) is not int or abs(spec.first_action) > FARTHEST_ACTION:
-        raise ValueError("first_action is no ordinary integer")
+        raise ValueError("first_action is not an integer, or too large")
     return Policy(layers, normalizer, spec)

@@ -117,7 +117,6 @@ class Batch(NamedTuple):
         cls,
         spec: Spec,
         shape: tuple[int, ...] = (),
-        *,
         expert: Transition | None = None,
         initial: InitialStates | None = None,
         replay: Transition | None = None,

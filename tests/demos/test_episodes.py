@@ -1,6 +1,9 @@
-"""Demonstrations in memory: what is derived from them, selection, and what is refused."""
+"""Demonstrations in memory: derived quantities, selection, and what is refused."""
+
+from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,30 +15,26 @@ from valuedice.demos import Demos, Episode
 from valuedice.errors import InputError
 
 
-def episode(start: int, steps: int = 2, terminated: bool = False, **changes) -> Episode:
-    """Steps of a counter; the reward is 1 a step."""
+def episode(start: int, steps: int = 2, **changes: Any) -> Episode:
+    """Steps of a counter; the reward is 1 per step."""
     counter = np.arange(start, start + steps + 1, dtype=np.float32)[:, None]
-    plain = Episode(counter[:-1], np.zeros((steps, 1)), counter[1:], np.ones(steps), terminated)
-    return replace(plain, **changes)
+    return replace(Episode(counter[:-1], np.zeros((steps, 1)), counter[1:], np.ones(steps)), **changes)
 
 
-@pytest.fixture
-def demos() -> Demos:
-    return Demos.from_episodes([episode(10 * i, steps=i + 1) for i in range(6)], "six")
+SIX = Demos.from_episodes([episode(10 * number, steps=number + 1) for number in range(6)], "six")
 
 
-def test_sizes_and_returns_follow_from_the_episodes(demos):
-    assert (len(demos), demos.rows, demos.obs_size, demos.action_size) == (6, 21, 1, 1)
-    assert not demos.discrete
-    assert demos.expert_return == 3.5
-    assert demos.episodes[2].total_reward == 3
-    assert len(demos.episodes[2]) == 3
+def starts(demos: Demos) -> list[float]:
+    return [float(chosen.observations[0, 0]) for chosen in demos.episodes]
 
 
-def test_episodes_are_cast_to_float32(demos):
-    first = demos.episodes[0]
-    assert first.rewards is not None
-    assert {a.dtype for a in (first.observations, first.actions, first.rewards)} == {np.dtype(np.float32)}
+def test_sizes_and_returns_follow_from_the_episodes_which_are_cast_to_float32():
+    assert (len(SIX), SIX.rows, SIX.obs_size, SIX.action_size, SIX.discrete) == (6, 21, 1, 1, False)
+    assert SIX.expert_return == 3.5
+    third = SIX.episodes[2]
+    assert (len(third), third.total_reward) == (3, 3)
+    assert third.rewards is not None
+    assert {a.dtype for a in (third.observations, third.actions, third.rewards)} == {np.dtype(np.float32)}
 
 
 def test_without_rewards_there_is_no_expert_return():
@@ -45,45 +44,38 @@ def test_without_rewards_there_is_no_expert_return():
 
 
 @given(count=st.integers(1, 6), seed=st.integers(0, 1000))
-def test_selection_is_distinct_in_file_order_and_repeatable(count, seed):
-    demos = Demos.from_episodes([episode(10 * i, steps=i + 1) for i in range(6)], "six")
-    starts = [chosen.observations[0, 0] for chosen in demos.select(count, seed).episodes]
-    assert len(set(starts)) == count
-    assert starts == sorted(starts)
-    assert starts == [chosen.observations[0, 0] for chosen in demos.select(count, seed).episodes]
+def test_selection_is_distinct_in_file_order_and_repeatable_and_keeps_the_return_of_the_file(count, seed):
+    chosen = SIX.select(count, seed)
+    assert len(chosen) == len(set(starts(chosen))) == count
+    assert starts(chosen) == sorted(starts(chosen)) == starts(SIX.select(count, seed))
+    assert chosen.expert_return == 3.5
 
 
-def test_seeds_select_different_episodes(demos):
-    assert len({demos.select(1, seed).rows for seed in range(50)}) == 6
-
-
-def test_a_selection_keeps_the_return_of_the_whole_file(demos):
-    assert demos.select(1, 0).expert_return == 3.5
+def test_seeds_select_different_episodes():
+    assert len({SIX.select(1, seed).rows for seed in range(50)}) == 6
 
 
 def test_a_selection_keeps_the_number_of_actions_of_the_whole_file():
-    parts = [episode(0, actions=np.array([a, 0])) for a in range(4)]
-    demos = Demos.from_episodes(parts, "discrete")
+    demos = Demos.from_episodes([episode(0, actions=np.array([action, 0])) for action in range(4)], "discrete")
     assert demos.discrete
     assert {demos.select(1, seed).action_size for seed in range(20)} == {4}
 
 
-@pytest.mark.parametrize("count", [0, -1, 7])
-def test_asking_for_an_impossible_number_of_episodes_says_both_numbers(demos, count):
-    with pytest.raises(InputError, match=rf"^{count} episodes .*holds 6"):
-        demos.select(count, 0)
-
-
-def test_a_negative_seed_is_refused(demos):
-    with pytest.raises(InputError, match="seed -1"):
-        demos.select(1, -1)
+@pytest.mark.parametrize(
+    ("count", "seed", "says"),
+    [
+        *[(count, 0, f"`episodes` is {count}; it must be 1 to 6, the episodes of six") for count in (0, -1, 7)],
+        (1, -1, "`seed` is -1; it must be at least 0"),
+    ],
+)
+def test_an_impossible_selection_is_refused(count, seed, says):
+    with pytest.raises(InputError, match=says):
+        SIX.select(count, seed)
 
 
 def test_the_normalizer_sees_only_the_selected_episodes():
-    demos = Demos.from_episodes([episode(0), episode(100)], "two")
-    one = demos.select(1, 0)
-    start = one.episodes[0].observations[0, 0]
-    assert_allclose(one.normalizer().mean, [start + 0.5])
+    one = Demos.from_episodes([episode(0), episode(100)], "two").select(1, 0)
+    assert_allclose(one.normalizer().mean, [starts(one)[0] + 0.5])
     assert_allclose(one.normalizer().std, [0.5])
 
 

@@ -1,11 +1,15 @@
-"""Reading .npz: the three dialects, and every input that must be refused."""
+"""Reading .npz: the three formats, and every input that must be refused."""
+
+from __future__ import annotations
 
 import contextlib
 import pickle
 import re
 import warnings
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,42 +20,35 @@ from valuedice.errors import InputError
 
 # Three episodes in six rows: terminated after 2, time limit after 3, cut after 1.
 OBS = np.array([[0, 0], [1, 0], [10, 0], [11, 0], [12, 0], [20, 0]], np.float32)
-NEXT = np.array([[1, 0], [2, 0], [11, 0], [12, 0], [13, 0], [21, 0]], np.float32)
+NEXT = OBS + np.array([1, 0], np.float32)
 ACTIONS = np.array([[0.1], [0.2], [0.3], [0.4], [0.5], [0.6]], np.float32)
 REWARDS = np.array([1, 2, 4, 8, 16, 32], np.float32)
 TERMINATED = np.array([0, 1, 0, 0, 0, 0], bool)
 TRUNCATED = np.array([0, 0, 0, 0, 1, 0], bool)
 
-GYMNASIUM = {
-    "observations": OBS,
-    "actions": ACTIONS,
-    "next_observations": NEXT,
-    "terminations": TERMINATED,
-    "truncations": TRUNCATED,
-}
+GYMNASIUM = {"observations": OBS, "actions": ACTIONS, "next_observations": NEXT}
+GYMNASIUM |= {"terminations": TERMINATED, "truncations": TRUNCATED}
 AUTHORS = {"states": OBS, "actions": ACTIONS, "next_states": NEXT, "dones": TERMINATED | TRUNCATED}
 D4RL = {"observations": OBS, "actions": ACTIONS, "terminals": TERMINATED}
 
+Store = Callable[..., Path]
+
 
 @pytest.fixture
-def store(tmp_path):
-    def save(base: dict, **changes) -> Path:
-        path = tmp_path / "demos.npz"
-        np.savez(path, **(base | changes))
-        return path
+def store(tmp_path) -> Store:
+    def save(base: dict[str, np.ndarray], **changes: Any) -> Path:
+        np.savez(tmp_path / "demos.npz", **(base | changes))
+        return tmp_path / "demos.npz"
 
     return save
 
 
-def lengths(demos: Demos) -> list[int]:
-    return [len(episode) for episode in demos.episodes]
+def shape(demos: Demos) -> list[tuple[int, bool]]:
+    """Length of each episode, and whether it terminated."""
+    return [(len(episode), episode.terminated) for episode in demos.episodes]
 
 
-def ends(demos: Demos) -> list[bool]:
-    return [episode.terminated for episode in demos.episodes]
-
-
-def refused(path, **options) -> str:
+def refused(path: Any, **options: Any) -> str:
     """The message with which a file is refused, which must be one line."""
     with pytest.raises(InputError) as caught:
         load_demos(path, **options)
@@ -59,10 +56,9 @@ def refused(path, **options) -> str:
     return str(caught.value)
 
 
-def test_gymnasium_rows_split_after_each_flag_and_the_rest_is_a_cut_episode(store):
+def test_rows_split_after_each_end_and_the_rest_is_a_cut_episode(store):
     demos = load_demos(store(GYMNASIUM, rewards=REWARDS))
-    assert lengths(demos) == [2, 3, 1]
-    assert ends(demos) == [True, False, False]
+    assert shape(demos) == [(2, True), (3, False), (1, False)]
     assert [episode.total_reward for episode in demos.episodes] == [3, 28, 32]
     assert demos.expert_return == 21
     assert_array_equal(demos.episodes[1].observations, OBS[2:5])
@@ -70,30 +66,50 @@ def test_gymnasium_rows_split_after_each_flag_and_the_rest_is_a_cut_episode(stor
     assert_array_equal(demos.episodes[1].actions, ACTIONS[2:5])
 
 
-def test_a_row_both_terminated_and_truncated_is_terminated(store):
-    assert ends(load_demos(store(GYMNASIUM, truncations=TERMINATED | TRUNCATED))) == [True, False, False]
+NO_ENDS = np.zeros(6, bool)
 
 
-def test_gaps_do_not_split_episodes_of_the_gymnasium_dialect(store):
-    no_ends = np.zeros(6, bool)
-    assert lengths(load_demos(store(GYMNASIUM, terminations=no_ends, truncations=no_ends))) == [6]
+@pytest.mark.parametrize(
+    ("base", "changes", "expected"),
+    [
+        # A row that is both terminated and truncated is terminated.
+        (GYMNASIUM, {"truncations": TERMINATED | TRUNCATED}, [(2, True), (3, False), (1, False)]),
+        # Gaps do not split episodes if their ends are known.
+        (GYMNASIUM, {"terminations": NO_ENDS, "truncations": NO_ENDS}, [(6, False)]),
+        (D4RL, {"timeouts": TRUNCATED, "next_observations": NEXT}, [(2, True), (3, False), (1, False)]),
+        # Without timeouts they do.
+        (D4RL, {"next_observations": NEXT}, [(2, True), (3, False), (1, False)]),
+        # Without next observations, the last row of a truncated episode is dropped: nothing is left of the third.
+        (D4RL, {"timeouts": TRUNCATED}, [(2, True), (2, False)]),
+    ],
+)
+def test_episodes_end_as_each_format_says(store, base, changes, expected):
+    assert shape(load_demos(store(base, **changes))) == expected
+
+
+def test_without_next_observations_the_next_row_is_used(store):
+    ended, cut = load_demos(store(D4RL, timeouts=TRUNCATED, rewards=REWARDS)).episodes
+    assert_array_equal(cut.observations, OBS[2:4])
+    assert_array_equal(cut.next_observations, OBS[3:5])
+    assert_array_equal(cut.rewards, [4, 8])
+    # A terminated episode keeps its last row; its s′ stands for the absorbing state.
+    assert_array_equal(ended.observations, OBS[:2])
+    assert_array_equal(ended.next_observations, OBS[[1, 1]])
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int64, np.uint8, np.float32])
-@pytest.mark.parametrize("shape", [(6,), (6, 1)])
-def test_flags_may_be_any_zeros_and_ones(store, dtype, shape):
-    path = store(GYMNASIUM, terminations=TERMINATED.astype(dtype).reshape(shape))
-    assert ends(load_demos(path)) == [True, False, False]
+@pytest.mark.parametrize("size", [(6,), (6, 1)])
+def test_flags_may_be_any_zeros_and_ones(store, dtype, size):
+    demos = load_demos(store(GYMNASIUM, terminations=TERMINATED.astype(dtype).reshape(size)))
+    assert shape(demos) == [(2, True), (3, False), (1, False)]
 
 
 def test_dones_count_as_time_limits_with_one_warning(store):
     path = store(AUTHORS)
-    with pytest.warns(UserWarning, match="dones") as caught:
+    with pytest.warns(UserWarning, match=r"dones do not distinguish .*set `dones_are` to") as caught:
         demos = load_demos(path)
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
-    assert ends(demos) == [False, False, False]
-    assert lengths(demos) == [2, 3, 1]
+    assert [warning.filename for warning in caught] == [__file__]
+    assert shape(demos) == [(2, False), (3, False), (1, False)]
     assert demos.expert_return is None
     assert demos.episodes[0].rewards is None
 
@@ -104,43 +120,7 @@ def test_dones_count_as_time_limits_with_one_warning(store):
 def test_saying_what_dones_are_silences_the_warning(store, dones_are, expected):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert ends(load_demos(store(AUTHORS), dones_are=dones_are)) == expected
-
-
-def test_an_unknown_meaning_of_dones_is_refused(store):
-    assert '"terminated"' in refused(store(AUTHORS), dones_are="both")
-
-
-def test_d4rl_with_everything_reads_as_gymnasium(store):
-    demos = load_demos(store(D4RL, timeouts=TRUNCATED, next_observations=NEXT, rewards=REWARDS))
-    assert (lengths(demos), ends(demos), demos.expert_return) == ([2, 3, 1], [True, False, False], 21)
-
-
-def test_d4rl_without_timeouts_breaks_at_gaps(store):
-    demos = load_demos(store(D4RL, next_observations=NEXT))
-    assert (lengths(demos), ends(demos)) == ([2, 3, 1], [True, False, False])
-
-
-def test_d4rl_without_next_observations_drops_the_last_row_of_truncated_episodes(store):
-    demos = load_demos(store(D4RL, timeouts=TRUNCATED, rewards=REWARDS))
-    # The cut episode had one row, so that nothing is left of it.
-    assert (lengths(demos), ends(demos)) == ([2, 2], [True, False])
-    assert_array_equal(demos.episodes[1].observations, OBS[2:4])
-    assert_array_equal(demos.episodes[1].next_observations, OBS[3:5])
-    assert_array_equal(demos.episodes[1].rewards, [4, 8])
-    # A terminated episode keeps its last row; its s′ stands for the absorbing state.
-    assert_array_equal(demos.episodes[0].observations, OBS[:2])
-    assert_array_equal(demos.episodes[0].next_observations, OBS[[1, 1]])
-
-
-def test_d4rl_without_timeouts_and_next_observations_is_refused_with_the_reason(store):
-    message = refused(store(D4RL))
-    assert "timeouts" in message
-    assert "next_observations" in message
-
-
-def test_d4rl_with_no_row_whose_successor_is_known_is_refused(store):
-    assert "next_observations" in refused(store(D4RL, timeouts=np.ones(6), terminals=np.zeros(6)))
+        assert [end for _, end in shape(load_demos(store(AUTHORS), dones_are=dones_are))] == expected
 
 
 def test_extra_keys_are_ignored_without_being_read(store):
@@ -148,37 +128,29 @@ def test_extra_keys_are_ignored_without_being_read(store):
     assert len(load_demos(path)) == 3
 
 
+INTEGERS = np.array([0, 1, 2, 0, 1, 2])
+
+
 @pytest.mark.parametrize(
-    "actions", [np.array([0, 1, 2, 0, 1, 2]), np.array([[0], [1], [2], [0], [1], [2]], np.uint8)]
+    ("actions", "discrete", "size", "second"),
+    [
+        (INTEGERS, True, 3, [2, 0, 1]),
+        (INTEGERS[:, None].astype(np.uint8), True, 3, [2, 0, 1]),
+        (TERMINATED, True, 2, [0, 0, 0]),
+        (ACTIONS[:, 0].astype(np.float64), False, 1, ACTIONS[2:5]),
+        (np.ones((6, 2), int), False, 2, np.ones((3, 2))),
+    ],
 )
-def test_one_integer_a_row_is_a_discrete_action(store, actions):
+def test_one_integer_or_boolean_per_row_is_a_discrete_action_and_anything_else_is_not(
+    store, actions, discrete, size, second
+):
     demos = load_demos(store(GYMNASIUM, actions=actions))
-    assert demos.discrete
-    assert demos.action_size == 3
-    assert demos.episodes[0].actions.dtype == np.int64
-    assert_array_equal(demos.episodes[1].actions, [2, 0, 1])
+    assert (demos.discrete, demos.action_size) == (discrete, size)
+    assert demos.episodes[1].actions.dtype == (np.int64 if discrete else np.float32)
+    assert_array_equal(demos.episodes[1].actions, second)
 
 
-def test_booleans_are_discrete_actions(store):
-    demos = load_demos(store(GYMNASIUM, actions=TERMINATED))
-    assert demos.discrete
-    assert demos.action_size == 2
-
-
-def test_one_float_a_row_is_a_continuous_action_of_one_dimension(store):
-    demos = load_demos(store(GYMNASIUM, actions=ACTIONS[:, 0].astype(np.float64)))
-    assert not demos.discrete
-    assert demos.action_size == 1
-    assert demos.episodes[0].actions.dtype == np.float32
-    assert_array_equal(demos.episodes[0].actions, ACTIONS[:2])
-
-
-def test_several_integers_a_row_are_a_continuous_action(store):
-    demos = load_demos(store(GYMNASIUM, actions=np.ones((6, 2), int)))
-    assert (demos.discrete, demos.action_size, demos.episodes[0].actions.dtype) == (False, 2, np.float32)
-
-
-def changed(array: np.ndarray, index, value) -> np.ndarray:
+def changed(array: np.ndarray, index: Any, value: float) -> np.ndarray:
     copy = array.astype(np.float64)
     copy[index] = value
     return copy
@@ -187,10 +159,7 @@ def changed(array: np.ndarray, index, value) -> np.ndarray:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (
-            {"observations": changed(OBS, (3, 1), np.nan)},
-            r"observations .*NaN at row 3, column 1 .*episode 1",
-        ),
+        ({"observations": changed(OBS, (3, 1), np.nan)}, r"observations .*NaN at row 3, column 1 .*episode 1"),
         ({"actions": changed(ACTIONS, (5, 0), np.inf)}, r"actions .*infinity.* row 5, column 0 .*episode 2"),
         ({"next_observations": changed(NEXT, (0, 0), 1e39)}, r"next_obs.*float32.* row 0, column 0"),
         ({"rewards": changed(REWARDS, 2, np.nan)}, r"rewards .*NaN at row 2 .*episode 1"),
@@ -222,16 +191,18 @@ def test_nan_passes_without_the_check(store):
     assert np.isnan(demos.episodes[2].actions[0, 0])
 
 
-def test_unknown_keys_are_refused_with_the_dialects_and_the_keys_found(store):
-    message = refused(store({"obs": OBS, "acts": ACTIONS}))
-    for part in ("'obs'", "'acts'", "Gymnasium", "terminations", "next_states", "D4RL", "terminals"):
-        assert part in message
-
-
-def test_an_archive_without_arrays_is_refused(tmp_path):
-    with zipfile.ZipFile(tmp_path / "none.npz", "w"):
-        pass
-    assert "found none" in refused(tmp_path / "none.npz")
+@pytest.mark.parametrize(
+    ("base", "changes", "options", "says"),
+    [
+        (AUTHORS, {}, {"dones_are": "both"}, ["`dones_are` is 'both'", '"terminated"']),
+        (D4RL, {}, {}, ["timeouts", "next_observations"]),
+        (D4RL, {"timeouts": ~NO_ENDS, "terminals": NO_ENDS}, {}, ["no step has a known next observation"]),
+        ({"obs": OBS}, {}, {}, ["'obs'", "Gymnasium", "terminations", "next_states", "D4RL", "terminals"]),
+    ],
+)
+def test_a_file_that_says_too_little_is_refused_with_what_is_missing(store, base, changes, options, says):
+    message = refused(store(base, **changes), **options)
+    assert all(part in message for part in says)
 
 
 def test_a_missing_file_and_a_directory_are_told_apart(tmp_path):
@@ -241,19 +212,15 @@ def test_a_missing_file_and_a_directory_are_told_apart(tmp_path):
     assert "no demonstrations" in refused("")
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "empty"),
-        (b"s,a\n1,2\n", "not an npz"),
-        (pickle.dumps({"a": 1}), "pickle"),
-        (b"\x93NUMPY\x01", ".npy"),
-    ],
-)
-def test_other_kinds_of_file_are_refused_by_name(tmp_path, content, says):
+def test_other_kinds_of_file_are_refused_by_name(tmp_path):
     path = tmp_path / "file.npz"
-    path.write_bytes(content)
-    assert says in refused(path)
+    kinds = {b"": "empty", b"s,a\n1,2\n": "not an npz", pickle.dumps({"a": 1}): "pickle", b"\x93NUMPY\x01": ".npy"}
+    for content, says in kinds.items():
+        path.write_bytes(content)
+        assert says in refused(path)
+    with zipfile.ZipFile(path, "w"):
+        pass
+    assert "found none" in refused(path)
 
 
 def test_every_truncation_of_a_file_is_refused(store):
@@ -265,12 +232,11 @@ def test_every_truncation_of_a_file_is_refused(store):
 
 
 def test_damaged_bytes_never_raise_anything_but_an_input_error(store):
-    content = store(GYMNASIUM).read_bytes()
-    random = np.random.default_rng(0)
+    path = store(GYMNASIUM)
+    content, random = path.read_bytes(), np.random.default_rng(0)
     for _ in range(300):
-        path = store(GYMNASIUM)
         damaged = bytearray(content)
         damaged[random.integers(len(content))] = random.integers(256)
         path.write_bytes(damaged)
-        with contextlib.suppress(InputError):  # some bytes, dates for example, are read by no one
+        with contextlib.suppress(InputError):  # some bytes, dates for example, are never read
             load_demos(path)

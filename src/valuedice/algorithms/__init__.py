@@ -1,5 +1,7 @@
 """One file an algorithm. Any object that keeps `protocol.Algorithm` can be trained; these have names."""
 
+from collections.abc import Callable
+
 from valuedice.algorithms.bc import BC
 from valuedice.algorithms.dac import DAC
 from valuedice.algorithms.dual_dice import DualDICE
@@ -9,7 +11,7 @@ from valuedice.algorithms.protocol import Algorithm, AnyAlgorithm, Diagnosis
 from valuedice.algorithms.sac import SAC
 from valuedice.algorithms.value_dice import ValueDICE
 
-ALGORITHMS: dict[str, type[AnyAlgorithm]] = {
+ALGORITHMS: dict[str, Callable[..., AnyAlgorithm]] = {
     "value-dice": ValueDICE,
     "bc": BC,
     "dac": DAC,
@@ -18,7 +20,7 @@ ALGORITHMS: dict[str, type[AnyAlgorithm]] = {
 }
 """What `valuedice train` can name: algorithms that imitate."""
 
-REWARD_LEARNERS: dict[str, type[AnyAlgorithm]] = {"sac": SAC}
+REWARD_LEARNERS: dict[str, Callable[..., AnyAlgorithm]] = {"sac": SAC}
 """What `valuedice expert` can name: algorithms that learn from rewards."""
 
 __all__ = [

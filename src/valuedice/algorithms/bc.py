@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -75,8 +74,8 @@ class BC:
     batch_size: int = 256
     """Rows in one update."""
 
-    pace: ClassVar[None] = None
-    remedies: ClassVar[str] = "a smaller step (`lr`), or a larger `action_clip`"
+    pace = None
+    remedies = "a smaller step (`lr`), or a larger `action_clip`"
 
     def __post_init__(self) -> None:
         check_positive(self, "lr", "action_clip", "batch_size", "patience")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -62,7 +61,7 @@ class DAC:
     sac: sac.SAC = sac.IMITATOR
     """The reinforcement learner."""
 
-    remedies: ClassVar[str] = (
+    remedies = (
         "a smaller step of the discriminator (`discriminator_lr`), a larger `gradient_penalty`, or a smaller "
         "step of the critics (`critic_lr`)"
     )

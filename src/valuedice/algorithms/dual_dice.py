@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -121,7 +121,7 @@ class DualDICE:
     sac: sac.SAC = sac.IMITATOR
     """The reinforcement learner."""
 
-    remedies: ClassVar[str] = (
+    remedies = (
         "smaller steps of the ratio (`nu_lr`, `zeta_lr`), a larger `gradient_penalty`, or a smaller step of the "
         "critics (`critic_lr`)"
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +78,7 @@ class GAIL:
     ppo: PPO = LEARNER
     """How the policy learns."""
 
-    remedies: ClassVar[str] = (
+    remedies = (
         "a smaller step of the policy (`actor_lr`) or of the discriminator (`discriminator_lr`), or a larger "
         "`gradient_penalty`"
     )

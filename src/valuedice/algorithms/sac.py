@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -145,7 +145,7 @@ class SAC:
     training_starts: int = 5_000
     """Environment steps before the first update."""
 
-    remedies: ClassVar[str] = "a smaller step of the critics (`critic_lr`) or of the policy (`actor_lr`)"
+    remedies = "a smaller step of the critics (`critic_lr`) or of the policy (`actor_lr`)"
 
     def __post_init__(self) -> None:
         check_share(self, "discount")

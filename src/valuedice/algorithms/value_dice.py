@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -190,7 +190,7 @@ class ValueDICE:
     exploration_noise: float = 0.1
     """Standard deviation of the noise on the mean action while collecting (actions span [-1, 1])."""
 
-    remedies: ClassVar[str] = (
+    remedies = (
         "a smaller step of the critic (`nu_lr`), a larger `gradient_penalty`, or a smaller step of the policy "
         "(`actor_lr`)"
     )

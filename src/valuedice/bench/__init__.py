@@ -1,1 +1,1 @@
-"""How fast an update is, next to what the machine can do."""
+"""Measures the speed of an update against the limit of the machine."""

@@ -1,4 +1,4 @@
-"""The arithmetic that an update needs, counted by hand: its matrix products, and what they cost."""
+"""The matrix products that an update needs, counted by hand."""
 
 from __future__ import annotations
 
@@ -19,68 +19,67 @@ class Product(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """A multiplication and an addition for each term."""
+        """Floating-point operations: a multiplication and an addition for each term."""
         return 2 * self.rows * self.inner * self.columns
 
 
 def forward(rows: int, sizes: list[int]) -> list[Product]:
-    """One product a layer."""
+    """A forward pass: one product per layer."""
     return [Product(rows, fan_in, fan_out) for fan_in, fan_out in pairwise(sizes)]
 
 
 def weight_gradients(rows: int, sizes: list[int]) -> list[Product]:
-    """Inputsᵀ @ output gradients, one product a layer."""
+    """Inputsᵀ @ output gradients: one product per layer."""
     return [Product(fan_in, rows, fan_out) for fan_in, fan_out in pairwise(sizes)]
 
 
 def input_gradients(rows: int, sizes: list[int]) -> list[Product]:
-    """Output gradients @ kernelᵀ, for every layer but the first: nobody asks for the gradient of the data."""
+    """Output gradients @ kernelᵀ for every layer but the first: the gradient of the data is not needed."""
     return [Product(rows, fan_out, fan_in) for fan_in, fan_out in list(pairwise(sizes))[1:]]
 
 
 def slope_penalty(rows: int, sizes: list[int]) -> list[Product]:
-    """The gradient penalty, with a gradient of its own. ReLU masks are constants in it, so it needs: forward
-    without the last layer (for the masks), the gradient with respect to the input, and, backward through that, two
-    products again for each of its two."""
+    """The gradient penalty and its own gradient. ReLU masks are constants, so it needs a forward pass without the
+    last layer (for the masks), the gradient with respect to the input, and a backward pass through that gradient,
+    with two products for each of its products."""
     inner = sizes[:-1]
     slopes = [Product(rows, fan_out, fan_in) for fan_in, fan_out in pairwise(inner)]
     return forward(rows, inner) + slopes + forward(rows, inner) + weight_gradients(rows, inner)
 
 
 def orthogonality(sizes: list[int]) -> list[Product]:
-    """WᵀW and the gradient 4 W (WᵀW ⊙ (1 - I)), for each kernel."""
+    """The orthogonal penalty: WᵀW and the gradient 4 W (WᵀW ⊙ (1 - I)) for each kernel."""
     grams = [Product(fan_out, fan_in, fan_out) for fan_in, fan_out in pairwise(sizes)]
     return grams + [Product(fan_in, fan_out, fan_out) for fan_in, fan_out in pairwise(sizes)]
 
 
 def learning(rows: int, sizes: list[int]) -> list[Product]:
-    """Forward, and backward to the weights."""
+    """A forward pass, and a backward pass to the weights."""
     return forward(rows, sizes) + weight_gradients(rows, sizes) + input_gradients(rows, sizes)
 
 
 def value_dice_products(settings: ValueDICE, spec: Spec) -> list[Product]:
-    """Of one ValueDICE update with continuous actions and replay data.
+    """The products of one ValueDICE update with continuous actions and replay data.
 
-    With B rows a batch: ν sees 5 B rows (expert, replay, initial, and the next rows of the first two), forward
-    and backward; the policy acts on 3 B of them. The gradient penalty looks at 2 B rows.
+    With B rows per batch, ν sees 5 B rows (expert, replay, initial, and the next rows of the first two), forward
+    and backward. The policy acts on 3 B of them. The gradient penalty uses 2 B rows.
     """
     batch = settings.batch_size
     nu = [spec.obs_size + 1 + spec.action_size, *settings.hidden, 1]
     actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
     objective = learning(5 * batch, nu)
-    # Only the action part of the input has a gradient that is used: it leads to the policy.
+    # Of the input, only the actions need a gradient: it leads to the policy.
     objective.append(Product(3 * batch, settings.hidden[0], spec.action_size))
     policy = learning(3 * batch, actor)
-
     return objective + policy + slope_penalty(2 * batch, nu) + orthogonality(actor)
 
 
 def sac_products(settings: SAC, spec: Spec) -> list[Product]:
-    """Of one SAC update.
+    """The products of one SAC update.
 
-    With B rows a batch, each critic sees them four times: its target the next rows, forward; the critic itself the
-    rows, forward and backward, and the rows with the policy's actions, forward and backward to the actions alone.
-    The policy acts on the next rows, forward, and on the rows, forward and backward.
+    With B rows per batch, a critic's target sees the next rows, forward. The critic itself sees the rows, forward
+    and backward, and the rows with the policy's actions, forward and backward to the actions only. The policy acts
+    on the next rows, forward, and on the rows, forward and backward.
     """
     batch = settings.batch_size
     q = [spec.obs_size + 1 + spec.action_size, *settings.hidden, 1]
@@ -94,8 +93,8 @@ def sac_products(settings: SAC, spec: Spec) -> list[Product]:
 
 
 def bc_products(settings: BC, spec: Spec) -> list[Product]:
-    """Of one step of behavioural cloning: the rows forward and backward, and the orthogonal penalty, which is also
-    reported where it has no weight."""
+    """The products of one update of behavioural cloning: the rows forward and backward, and the orthogonal penalty,
+    which is reported even if its weight is 0."""
     actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
     grams = orthogonality(actor)
     return learning(settings.batch_size, actor) + (
@@ -104,19 +103,19 @@ def bc_products(settings: BC, spec: Spec) -> list[Product]:
 
 
 def dac_products(settings: DAC, spec: Spec) -> list[Product]:
-    """Of one DAC update: the discriminator on expert and replay rows, forward and backward; its penalty at the rows
-    between them; its logits, forward; and SAC."""
-    batch = settings.batch_size
+    """The products of one DAC update: the discriminator on expert and replay rows, forward and backward; its
+    penalty on rows between them; its logits, forward; and SAC."""
+    batch = settings.data.batch_size
     logit = [spec.obs_size + 1 + spec.action_size, *settings.discriminator_hidden, 1]
     discriminator = learning(2 * batch, logit) + slope_penalty(batch, logit) + forward(batch, logit)
     return discriminator + sac_products(settings.sac, spec)
 
 
 def dual_dice_products(settings: DualDICE, spec: Spec) -> list[Product]:
-    """Of one DualDICE update: ν as in ValueDICE, but without a gradient that leads to the policy, which acts on 3 B
-    rows, forward; ζ on expert and replay rows, forward and backward; penalties on both at 2 B rows; the rewards,
-    forward; and SAC."""
-    batch = settings.batch_size
+    """The products of one DualDICE update: ν as in ValueDICE, but without a gradient for the policy, which acts on
+    3 B rows, forward; ζ on expert and replay rows, forward and backward; a penalty on each, at 2 B rows; the
+    rewards, forward; and SAC."""
+    batch = settings.data.batch_size
     ratio = [spec.obs_size + 1 + spec.action_size, *settings.ratio_hidden, 1]
     actor = [spec.obs_size, *settings.sac.hidden, 2 * spec.action_size]
     nu = learning(5 * batch, ratio) + forward(3 * batch, actor)
@@ -125,10 +124,10 @@ def dual_dice_products(settings: DualDICE, spec: Spec) -> list[Product]:
 
 
 def ppo_products(settings: PPO, spec: Spec) -> list[Product]:
-    """Of one PPO step with continuous actions.
+    """The products of one PPO update with continuous actions.
 
-    Before the epochs, each row of the rollout needs its value, that of its next state, and its probability,
-    forward. In each epoch each row passes policy and value function once, forward and backward.
+    Before the epochs, each row of the rollout needs its value, the value of its next state and its probability,
+    forward. In each epoch, each row passes the policy and the value function once, forward and backward.
     """
     actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
     value = [spec.obs_size, *settings.hidden, 1]
@@ -138,8 +137,8 @@ def ppo_products(settings: PPO, spec: Spec) -> list[Product]:
 
 
 def gail_products(settings: GAIL, spec: Spec) -> list[Product]:
-    """Of one GAIL update: all that is learned from one rollout. The steps of the discriminator are as in DAC;
-    then it gives each row of the rollout its reward, forward; and PPO."""
+    """The products of one GAIL update, which learns from one rollout: the steps of the discriminator, as in DAC;
+    the reward of each row of the rollout, forward; and PPO."""
     batch = settings.discriminator_batch
     logit = [spec.obs_size + 1 + spec.action_size, *settings.discriminator_hidden, 1]
     discriminator = learning(2 * batch, logit) + slope_penalty(batch, logit)

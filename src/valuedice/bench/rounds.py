@@ -1,7 +1,7 @@
-"""How fast an update is, beside the matrix products that it cannot do without and beside PyTorch.
+"""Times an update against the matrix products that it needs, and against PyTorch.
 
-Machines are noisy, so contestants take turns: within one process update, products and PyTorch alternate, and the
-processes for one core and for all cores alternate too.
+Machines are noisy, so measurements alternate: within a process the update, the products and PyTorch, and between
+processes one core and all cores.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from valuedice.system.machine import THREADS, hardware, versions
 
 @dataclass(frozen=True)
 class Worker:
-    """A process on so many cores."""
+    """A process that is limited to some cores."""
 
     cores: int
     process: subprocess.Popen[str]
 
     @classmethod
     def start(cls, cores: int, variables: dict[str, str] | None = None) -> Worker:
-        """Threads are limited by the environment and by the cores that the process may use."""
+        """Starts a process; both its environment and its CPU affinity limit the threads."""
         allowed = sorted(os.sched_getaffinity(0))[-cores:]
         env = os.environ | dict.fromkeys(THREADS, str(cores)) | (variables or {})
         process = subprocess.Popen(
@@ -38,19 +38,19 @@ class Worker:
             text=True,
             env=env,
         )
-        # At once, before it has threads. A function in the child would be a fork of this process and of JAX in it.
+        # Set before the process has threads. A preexec_fn would fork this process, in which JAX may be running.
         os.sched_setaffinity(process.pid, allowed)
         return cls(cores, process)
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One round."""
+        """Measures one round."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
-            raise InputError("a process of the bench ended early; mend what its message above names, and try again")
+            raise InputError("a process of the benchmark ended early; fix the error above and try again")
         return json.loads(answer)
 
     def stop(self) -> None:
@@ -59,7 +59,7 @@ class Worker:
 
 
 def measure(request: dict[str, Any], cores: list[int], rounds: int) -> dict[str, dict[str, Any]]:
-    """Alternating rounds; a summary for each number of cores."""
+    """Runs alternating rounds; returns a summary for each number of cores."""
     workers = [Worker.start(count) for count in cores]
     times: dict[int, dict[str, list[float]]] = {count: {} for count in cores}
     gflop = 0.0
@@ -77,7 +77,7 @@ def measure(request: dict[str, Any], cores: list[int], rounds: int) -> dict[str,
 
 
 def summary(times: dict[str, list[float]]) -> dict[str, Any]:
-    """Best to best and median to median; `spread` is the middle half of the update's times over their median."""
+    """Best and median times; `spread` is the interquartile range of the update's times over their median."""
     update, limit = np.array(times["update"]), np.array(times["limit"])
     torch = times.get("torch")
     low, middle, high = np.percentile(update, [25, 50, 75])
@@ -104,8 +104,8 @@ VARIATIONS: list[tuple[str, dict[str, Any]]] = [
 
 
 def growth(rounds: int) -> list[dict[str, Any]]:
-    """Cost on one core as one thing grows; `predicted_ms` is the base's cost times the ratio of the arithmetic."""
-    rows = []
+    """Times on one core as one size grows; `predicted_ms` is the base time times the ratio of the arithmetic."""
+    rows: list[dict[str, Any]] = []
     for what, change in VARIATIONS:
         row = measure(BASE | change, [1], rounds)["1"]
         rows.append(
@@ -118,6 +118,6 @@ def growth(rounds: int) -> list[dict[str, Any]]:
 
 
 def machine() -> str:
-    """What the numbers were taken on."""
+    """Hardware and versions, on one line."""
     about = hardware() | versions()
     return ", ".join(f"{name} {value}" for name, value in about.items())

@@ -1,5 +1,5 @@
 # pyright: reportMissingImports=false
-"""The same ValueDICE update in idiomatic PyTorch, written for the comparison of speed and for nothing else."""
+"""The same ValueDICE update in idiomatic PyTorch, only to compare the speed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from valuedice.algorithms import ValueDICE
-from valuedice.networks import LOG_STD_MAX, LOG_STD_MIN
+from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, Transition
 
 
 def mlp(sizes: list[int], output_bias: bool) -> nn.Sequential:
@@ -34,20 +34,18 @@ class TorchValueDICE:
         self.nu_adam = torch.optim.Adam(self.nu.parameters(), settings.nu_lr)
 
     def sample(self, obs: Tensor) -> Tensor:
-        """A reparameterised action; the fixed one in the absorbing state."""
+        """A reparameterised action; in the absorbing state, the fixed action."""
         location, raw = self.actor(obs[:, :-1]).chunk(2, dim=1)
         log_std = LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (torch.tanh(raw) + 1)
         action = torch.tanh(location + log_std.exp() * torch.randn_like(location))
         return torch.where(obs[:, -1:] > 0.5, torch.zeros_like(action), action)
 
-    def update(
-        self, expert: tuple[Tensor, Tensor, Tensor], initial: Tensor, replay: tuple[Tensor, Tensor, Tensor]
-    ) -> None:
-        """One simultaneous step, as in `ValueDICE.update`."""
+    def update(self, expert: Transition, initial: Tensor, replay: Transition) -> None:
+        """One simultaneous step, as in `ValueDICE.update`; `initial` are observations."""
         alpha, gamma, rows = self.settings.replay_regularization, self.settings.discount, len(initial)
-        acting = torch.cat([initial, expert[2], replay[2]])
+        acting = torch.cat([initial, expert.next_obs, replay.next_obs])
         after = torch.cat([acting, self.sample(acting)], dim=1)
-        now = torch.cat([torch.cat(expert[:2], dim=1), torch.cat(replay[:2], dim=1)])
+        now = torch.cat([torch.cat([part.obs, part.action], dim=1) for part in (expert, replay)])
         values = self.nu(torch.cat([now, after])).squeeze(1)
         x = values[: 2 * rows] - gamma * values[3 * rows :]
         log_weights = (

@@ -1,4 +1,4 @@
-"""One process of the bench, kept to its cores: a round of every contestant for each line that it reads."""
+"""A process of the benchmark: for each line that it reads, it times every contestant once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from valuedice.algorithms import ALGORITHMS, SAC
+from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS
 from valuedice.bench.flops import (
     Product,
     bc_products,
@@ -22,10 +22,10 @@ from valuedice.bench.flops import (
     sac_products,
     value_dice_products,
 )
-from valuedice.learner import run_updates
-from valuedice.types import Batch, Rollout, Spec, Transition
+from valuedice.training.learner import run_updates
+from valuedice.types import Batch, InitialStates, Rollout, Spec, Transition
 
-KINDS: dict[str, Any] = {**ALGORITHMS, "sac": SAC}
+KINDS: dict[str, Any] = ALGORITHMS | REWARD_LEARNERS
 PRODUCTS: dict[str, Callable[[Any, Spec], list[Product]]] = {
     "value-dice": value_dice_products,
     "bc": bc_products,
@@ -34,13 +34,13 @@ PRODUCTS: dict[str, Callable[[Any, Spec], list[Product]]] = {
     "gail": gail_products,
     "sac": sac_products,
 }
-"""What each algorithm needs."""
+"""The matrix products of one update, by algorithm."""
 UPDATES = 4
 CALLS = 5
 
 
 def random_batch(settings: Any, spec: Spec, shape: tuple[int, ...]) -> Batch:
-    """Rows of the right shape; no absorbing states."""
+    """Random rows of the right shape, without absorbing states."""
     rng = np.random.default_rng(0)
 
     def observations(shape: tuple[int, ...] = shape) -> np.ndarray:
@@ -54,29 +54,29 @@ def random_batch(settings: Any, spec: Spec, shape: tuple[int, ...]) -> Batch:
     def rows() -> Transition:
         return Transition(observations(), actions(), observations(), rng.standard_normal(shape, np.float32))
 
-    batch = Batch(rows(), observations(), rows())
+    rollout = None
     if settings.pace is not None and settings.pace.rollout is not None:
         whole = (*shape[:-1], *settings.pace.rollout)
         rollout = Rollout(observations(whole), actions(whole), observations(whole), np.zeros(whole, bool))
-        batch = batch._replace(rollout=rollout)
-    return batch
+    initial = InitialStates(observations())
+    return Batch.of(spec, shape[:-1], expert=rows(), initial=initial, replay=rows(), rollout=rollout)
 
 
 def jax_contestant(settings: Any, spec: Spec) -> Callable[[], None]:
     """The compiled call that training makes."""
     state = settings.init(jax.random.key(0), spec)
-    batches = random_batch(settings, spec, (UPDATES, settings.batch_size))
+    batches = random_batch(settings, spec, (UPDATES, settings.data.batch_size))
 
     def call() -> None:
         nonlocal state
-        state, metrics = run_updates(settings, state, batches)
+        state, metrics = run_updates(settings, state, batches, 0, UPDATES)
         jax.block_until_ready((state, metrics))
 
     return call
 
 
 def sgemm_contestant(products: list[Product]) -> Callable[[], None]:
-    """All matrix products of an update by numpy, and nothing else."""
+    """Only the matrix products of an update, in numpy."""
     rng = np.random.default_rng(0)
     work = [
         (
@@ -102,17 +102,17 @@ def torch_contestant(settings: Any, spec: Spec) -> Callable[[], None]:
     from valuedice.bench.torch_value_dice import TorchValueDICE
 
     learner = TorchValueDICE(settings, spec.obs_size, spec.action_size)
-    batch = jax.tree.map(torch.from_numpy, random_batch(settings, spec, (settings.batch_size,)))
+    batch = jax.tree.map(torch.from_numpy, random_batch(settings, spec, (settings.data.batch_size,)))
 
     def call() -> None:
         for _ in range(UPDATES):
-            learner.update(batch.expert, batch.initial, batch.replay)
+            learner.update(batch.expert, batch.initial.obs, batch.replay)
 
     return call
 
 
 def setting(request: dict[str, Any]) -> tuple[Any, Spec]:
-    """The algorithm and the task that a request names."""
+    """The algorithm and the task of a request."""
     overrides: dict[str, Any] = dict(request["overrides"])
     if "hidden" in overrides:
         overrides["hidden"] = tuple(overrides["hidden"])
@@ -125,7 +125,7 @@ def products(request: dict[str, Any]) -> list[Product]:
 
 
 def contestants(request: dict[str, Any]) -> dict[str, Callable[[], None]]:
-    """What takes turns for one algorithm."""
+    """The functions to time for a request, by name."""
     turns = {"update": jax_contestant(*setting(request)), "limit": sgemm_contestant(products(request))}
     if importlib.util.find_spec("torch") is not None and request["name"] == "value-dice":
         turns["torch"] = torch_contestant(*setting(request))
@@ -133,7 +133,7 @@ def contestants(request: dict[str, Any]) -> dict[str, Callable[[], None]]:
 
 
 def main() -> None:
-    """Reads a line of JSON (what to measure), writes one (milliseconds an update of each contestant)."""
+    """Reads lines of JSON (what to measure); answers each with a line of JSON (milliseconds per update)."""
     known: dict[str, dict[str, Callable[[], None]]] = {}
     for line in sys.stdin:
         request = json.loads(line)

@@ -26,7 +26,7 @@ def parse(kind: type[Any], name: str, args: list[str], default: Any = None) -> A
 
     problem = io.StringIO()
     # The settings of what an algorithm contains are flags as its own are.
-    config = (tyro.conf.FlagCreatePairsOff, tyro.conf.SuppressFixed, tyro.conf.OmitArgPrefixes)
+    config = (tyro.conf.SuppressFixed, tyro.conf.OmitArgPrefixes)
     try:
         with contextlib.redirect_stderr(problem):
             return tyro.cli(kind, prog=f"valuedice {name}", args=args, config=config, default=default)
@@ -34,6 +34,19 @@ def parse(kind: type[Any], name: str, args: list[str], default: Any = None) -> A
         if not stop.code:
             raise
         raise InputError(f"{unboxed(problem.getvalue())}; see valuedice {name} --help") from None
+
+
+def flag_of(setting: str) -> str:
+    """The flag of a setting."""
+    return f"--{setting.replace('_', '-')}"
+
+
+def translated(message: str, command: str) -> str:
+    """A message of the library for people who use the command line: settings, which stand in backticks, become
+    flags, and the call that resumes a run becomes a command."""
+    renamed = {"steps": "max_steps"} if command == "expert" else {}
+    message = re.sub(r"load_run\(['\"](.*?)['\"]\)\.resume\(\)", rf"valuedice {command} --resume \1", message)
+    return re.sub(r"`([a-z]\w*)`", lambda found: flag_of(renamed.get(found[1], found[1])), message)
 
 
 def value_of(option: str, args: list[str]) -> str | None:

@@ -29,7 +29,7 @@ def bench_command(args: list[str]) -> int:
     options = parse(BenchOptions, "bench", args)
     if options.rounds < 1:
         raise InputError(f"rounds is {options.rounds}; it must be at least 1")
-    from valuedice.bench import growth, machine, measure
+    from valuedice.bench.rounds import growth, machine, measure
     from valuedice.bench.worker import PRODUCTS
 
     cores = sorted({1, len(os.sched_getaffinity(0))})

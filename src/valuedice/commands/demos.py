@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -71,22 +72,15 @@ def inspect_command(args: list[str]) -> int:
         say(format_shipped({name: load_demos(name) for name in shipped_demos()}))
         return 0
     demos = load_demos(options.ref, dones_are=options.dones_are, check=False)
-    bounds: dict[str, Any] = {}
-    unfit: list[str] = []
+    spec, unfit = None, []
     if options.env is not None:
-        from valuedice.envs import make_env, task_spec
+        from valuedice.envs.fit import differences
+        from valuedice.envs.make import make_env, task_spec
 
-        spec = task_spec(make_env(options.env), options.env)
-        if demos.obs_size != spec.obs_size:
-            unfit.append(f"observations have {demos.obs_size} features, those of {options.env} {spec.obs_size}")
-        if demos.discrete != spec.discrete:
-            kinds = ("continuous", "discrete")
-            unfit.append(f"actions are {kinds[demos.discrete]}, those of {options.env} {kinds[spec.discrete]}")
-        elif spec.discrete:
-            bounds = {"low": spec.first_action, "high": spec.first_action + spec.action_size - 1}
-        else:
-            bounds = {"low": spec.low, "high": spec.high}
-    report = inspect(demos, **bounds)
+        with closing(make_env(options.env)) as environment:
+            spec = task_spec(environment, options.env)
+        unfit = differences(demos, spec, options.env)
+    report = inspect(demos, spec)
     say(format_report(replace(report, findings=[*unfit, *report.findings])))
     return 0
 
@@ -104,7 +98,7 @@ def collect_command(args: list[str]) -> int:
 
     options = parse(CollectOptions, "demos collect", args)
     refuse_existing(options.out)
-    from valuedice.collect import collect_demos
+    from valuedice.envs.recording import collect_demos
 
     arguments = asdict(options)
     out = arguments.pop("out")

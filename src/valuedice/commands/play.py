@@ -9,7 +9,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from valuedice.commands import parse, say
-from valuedice.commands.others import run_env
+from valuedice.commands.evaluate import run_env
 from valuedice.errors import InputError
 
 
@@ -41,7 +41,7 @@ def play_command(args: list[str]) -> int:
     for name, least in (("every", 1), ("frames", 1), ("rate", 0.1), ("seed", 0)):
         if not least <= getattr(options, name) < inf:
             raise InputError(f"{name} is {getattr(options, name)}; it must be finite and at least {least}")
-    from valuedice.play import beside, film, write_film
+    from valuedice.envs.film import beside, film, write_film
     from valuedice.policy import load_policy
 
     films = [

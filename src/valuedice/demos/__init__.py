@@ -27,10 +27,11 @@ def load_demos(
     dones_are: DonesAre | None = None,
     check: bool = True,
 ) -> Demos:
-    """The demonstrations `ref`: a shipped name or the path of an .npz file; all, or `episodes` chosen by `seed`.
+    """Loads demonstrations: `ref` is a shipped name or the path of an .npz file. `episodes` of them are chosen by
+    `seed`; all by default.
 
-    `dones_are` says whether `dones` of the authors' dialect mean "truncated" or "terminated".
-    `check=False` lets NaN and infinity pass, so that `inspect` can report them; do not train on the result.
+    `dones_are` says whether dones in the authors' format mean "truncated" or "terminated".
+    `check=False` accepts NaN and infinity, so that `inspect` can report them; do not train on the result.
     """
     shipped = shipped_demos()
     path: str | os.PathLike[str] = ref

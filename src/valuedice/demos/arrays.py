@@ -1,6 +1,6 @@
-"""Raw arrays into the types that demonstrations hold; what cannot be used is refused with its place.
+"""Casts raw arrays to the types of demonstrations; an error names the array and the row.
 
-`name` is what the error calls the array, with the file in front. Rows and columns count from 0, as in numpy.
+`name` is the name of the array in error messages, with the file in front. Rows and columns count from 0.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import numpy as np
 from valuedice.errors import InputError
 
 MOST_ACTIONS = 10_000
-"""Discrete actions of a task, at most: each is an output of the policy and a column of the encoded actions."""
+"""Most discrete actions of a task: each is an output of the policy and a column of the encoded actions."""
 
 
 def check_rows(where: str, arrays: Mapping[str, np.ndarray]) -> int:
     """The number of rows that all arrays share."""
     for name, array in arrays.items():
         if array.ndim == 0:
-            raise InputError(f"{where}: {name} is a scalar; store an array with one row a step")
+            raise InputError(f"{where}: {name} is a scalar; store an array with one row per step")
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise InputError(f"{where}: rows of different length: {listed}; store one row a step in every array")
+        raise InputError(f"{where}: rows of different length: {listed}; store one row per step in every array")
     rows = next(iter(lengths.values()))
     if rows == 0:
         raise InputError(f"{where}: holds no rows; record at least one step")
@@ -32,14 +32,14 @@ def check_rows(where: str, arrays: Mapping[str, np.ndarray]) -> int:
 
 
 def as_matrix(name: str, array: np.ndarray) -> np.ndarray:
-    """Rows of features, float32."""
+    """Rows of features as float32."""
     _check_numbers(name, array)
     if array.ndim == 1:
         raise InputError(f"{name} has shape {array.shape}, not (steps, features); reshape one feature to (-1, 1)")
     if array.ndim > 2:
         raise InputError(
-            f"{name} has shape {array.shape}, but flat rows (steps, features) are needed; "
-            "flatten them, or encode images into vectors first"
+            f"{name} has shape {array.shape}, not (steps, features); flatten the rows, or encode images into "
+            "vectors first"
         )
     if array.shape[1] == 0:
         raise InputError(f"{name} has shape {array.shape}: no features; store at least one column")
@@ -47,7 +47,7 @@ def as_matrix(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def as_actions(name: str, array: np.ndarray) -> np.ndarray:
-    """(steps,) int64 where actions are discrete: one integer or boolean a row; else (steps, dims) float32."""
+    """Discrete actions (one integer or boolean per row) as int64 (steps,), others as float32 (steps, dims)."""
     _check_numbers(name, array)
     one_column = array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)
     if array.dtype.kind == "f" or not one_column:
@@ -64,12 +64,12 @@ def as_actions(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def as_vector(name: str, array: np.ndarray) -> np.ndarray:
-    """One number a row, float32."""
+    """One number per row as float32."""
     return _float32(_one_a_row(name, array))
 
 
 def as_flags(name: str, array: np.ndarray) -> np.ndarray:
-    """One boolean a row, from booleans or from the numbers 0 and 1."""
+    """One boolean per row, from booleans or from the numbers 0 and 1."""
     array = _one_a_row(name, array)
     wrong = (array != 0) & (array != 1)
     if wrong.any():
@@ -85,9 +85,9 @@ def first_nonfinite(array: np.ndarray) -> tuple[int, ...] | None:
 
 
 def describe(array: np.ndarray, index: tuple[int, ...]) -> str:
-    """What stands at an index of an array, and where: "NaN at row 3, column 1"."""
+    """The entry at an index of an array, and its place: "NaN at row 3, column 1"."""
     value = array[index]
-    # A cast to float32 turns what it cannot hold into infinity.
+    # A cast to float32 turns numbers out of its range into infinity.
     text = "NaN" if np.isnan(value) else "infinity (or beyond float32)" if np.isinf(value) else f"{value:g}"
     return f"{text} at " + ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column"), index, strict=False))
 
@@ -108,10 +108,10 @@ def _check_numbers(name: str, array: np.ndarray) -> None:
 def _one_a_row(name: str, array: np.ndarray) -> np.ndarray:
     _check_numbers(name, array)
     if array.ndim != 1 and array.shape[1:] != (1,):
-        raise InputError(f"{name} has shape {array.shape}; store one number a row, shape (steps,)")
+        raise InputError(f"{name} has shape {array.shape}; store one number per row, shape (steps,)")
     return array.reshape(-1)
 
 
 def _float32(array: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore", invalid="ignore"):  # a signalling NaN is invalid to cast
+    with np.errstate(over="ignore", invalid="ignore"):  # casting a signalling NaN is invalid
         return array.astype(np.float32, copy=False)

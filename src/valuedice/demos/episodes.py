@@ -1,4 +1,4 @@
-"""Demonstrations in memory: episodes of an expert, with rewards where they were recorded."""
+"""Demonstrations in memory: episodes of an expert, with rewards if they were recorded."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from valuedice.demos.arrays import as_actions, as_matrix, as_vector, check_rows,
 from valuedice.errors import InputError
 from valuedice.types import Normalizer
 
-
 DonesAre = Literal["truncated", "terminated"]
-"""What an end of an episode means in a file that does not say."""
+"""What the end of an episode means in a file that does not say."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,22 +25,22 @@ class Episode:
     observations: np.ndarray
     """(steps, features), float32."""
     actions: np.ndarray
-    """(steps, dimensions), float32; or (steps,), int64, where actions are discrete."""
+    """(steps, dimensions), float32; or (steps,), int64, if actions are discrete."""
     next_observations: np.ndarray
     rewards: np.ndarray | None = None
-    """(steps,), float32; None where they were not recorded."""
+    """(steps,), float32; None if they were not recorded."""
     terminated: bool = False
-    """Whether the task ended; False where a time limit or the end of the recording cut the episode."""
+    """Whether the task ended; False if a time limit or the end of the recording cut the episode."""
 
     def __len__(self) -> int:
         return len(self.observations)
 
     @property
     def total_reward(self) -> float | None:
-        """The return, undiscounted."""
+        """The undiscounted return; None if rewards were not recorded."""
         if self.rewards is None:
             return None
-        with np.errstate(invalid="ignore"):  # infinities of both signs, where they were let pass
+        with np.errstate(invalid="ignore"):  # infinities of both signs pass with check=False
             return float(self.rewards.sum(dtype=np.float64))
 
 
@@ -55,26 +54,26 @@ class Origin:
     episodes: int | None = None
     """How many episodes were selected; None for all."""
     seed: int = 0
-    """Chose them."""
+    """The seed that chose them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Demos:
-    """Episodes of one expert on one task. Build it with `load_demos` or `from_episodes`, which check it."""
+    """Episodes of one expert on one task. `load_demos` and `from_episodes` build and check them."""
 
     episodes: tuple[Episode, ...]
     source: str
     """Where they came from, for messages."""
     expert_return: float | None = None
-    """Mean return of all the episodes that were loaded, whichever were selected since."""
+    """Mean return of all loaded episodes; a selection keeps it."""
     action_count: int = 0
-    """Discrete actions in all the episodes that were loaded: a selection may lack some of them."""
+    """Number of discrete actions in all loaded episodes; a selection may lack some of them."""
     origin: Origin | None = None
     """None if they were not loaded from a file."""
 
     @classmethod
     def from_episodes(cls, episodes: Iterable[Episode], source: str, check: bool = True) -> Demos:
-        """Checked and cast episodes. `check=False` lets NaN and infinity pass, for `inspect` to report."""
+        """Checks and casts episodes. `check=False` accepts NaN and infinity, for `inspect` to report."""
         clean = tuple(_clean(episode, f"{source}: episode {i}", check) for i, episode in enumerate(episodes))
         if not clean:
             raise InputError(f"{source}: holds no episodes; record at least one")
@@ -96,7 +95,7 @@ class Demos:
 
     @property
     def discrete(self) -> bool:
-        """Whether an action is one of a few, rather than a vector."""
+        """Whether actions are discrete rather than vectors."""
         return self.episodes[0].actions.ndim == 1
 
     @property
@@ -106,13 +105,13 @@ class Demos:
 
     @property
     def action_size(self) -> int:
-        """Dimensions of an action; the largest action + 1 where they are discrete."""
+        """Dimensions of an action; if actions are discrete, their number (the largest action + 1)."""
         if not self.discrete:
             return self.episodes[0].actions.shape[1]
         return max(self.action_count, *(int(episode.actions.max()) + 1 for episode in self.episodes))
 
     def fingerprint(self) -> str:
-        """Tells these episodes from any others, wherever they are stored."""
+        """A hash of the episodes, which does not depend on where they are stored."""
         digest = hashlib.sha256()
         for episode in self.episodes:
             for array in (episode.observations, episode.actions, episode.next_observations, episode.rewards):
@@ -121,21 +120,19 @@ class Demos:
         return digest.hexdigest()[:16]
 
     def select(self, count: int, seed: int) -> Demos:
-        """`count` episodes drawn without replacement, in the order of the file."""
-        if count < 1:
-            raise InputError(f"{count} episodes asked of {self.source}, which holds {len(self)}; ask at least 1")
-        if count > len(self):
-            raise InputError(f"{count} episodes asked, but {self.source} holds {len(self)}; ask for at most that")
+        """`count` different episodes chosen by `seed`, in the order of the file."""
+        if not 1 <= count <= len(self):
+            raise InputError(f"`episodes` is {count}; it must be 1 to {len(self)}, the episodes of {self.source}")
         if seed < 0:
-            raise InputError(f"the seed {seed} is negative; give 0 or more")
+            raise InputError(f"`seed` is {seed}; it must be at least 0")
         chosen = np.random.default_rng(seed).choice(len(self), size=count, replace=False)
         again = self.origin is not None and self.origin.episodes is None
         origin = replace(self.origin, episodes=count, seed=seed) if again and self.origin else None
         return replace(self, episodes=tuple(self.episodes[i] for i in np.sort(chosen)), origin=origin)
 
     def split(self, share: float, seed: int) -> tuple[Demos, Demos | None]:
-        """These episodes without, and those with, a share of them, at least one, chosen by `seed`; nothing is held
-        out of a single episode, or by a share of zero."""
+        """The episodes to learn from, and a share held out (at least one), chosen by `seed`. None is held out of a
+        single episode or with a share of zero."""
         if len(self) == 1 or share == 0:
             return self, None
         count = min(max(round(share * len(self)), 1), len(self) - 1)
@@ -145,18 +142,18 @@ class Demos:
         return replace(self, episodes=kept), replace(self, episodes=aside)
 
     def normalizer(self) -> Normalizer:
-        """The normaliser of the observations that these episodes hold."""
+        """The normaliser fitted to the observations of these episodes."""
         return Normalizer.fit(np.concatenate([episode.observations for episode in self.episodes]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an .npz of Gymnasium's dialect, whole or not at all."""
-        from valuedice.demos import npz  # which itself builds Demos
+        """Writes an .npz in Gymnasium's format, whole or not at all."""
+        from valuedice.demos import npz  # npz imports this module
 
         npz.write(path, self)
 
 
 def _clean(episode: Episode, where: str, check: bool) -> Episode:
-    """The episode in the types it promises, or an error that says what is wrong in it."""
+    """The episode in its documented types; raises an error if an array cannot be used."""
     raw = {
         "observations": np.asarray(episode.observations),
         "actions": np.asarray(episode.actions),
@@ -174,7 +171,7 @@ def _clean(episode: Episode, where: str, check: bool) -> Episode:
 
 
 def _check_alike(first: Episode, episode: Episode, where: str) -> None:
-    """Refuse an episode of another task than the first one's."""
+    """Refuses an episode of another task than the first one."""
     width = first.observations.shape[1]
     for name, array in (
         ("observations", episode.observations),
@@ -182,15 +179,15 @@ def _check_alike(first: Episode, episode: Episode, where: str) -> None:
     ):
         if array.shape[1] != width:
             raise InputError(
-                f"{where}: {name} has {array.shape[1]} columns, but the observations have {width} "
-                "at the start; keep one task a file"
+                f"{where}: {name} has {array.shape[1]} columns, but the observations of episode 0 have {width}; "
+                "store one task per file"
             )
     if episode.actions.shape[1:] != first.actions.shape[1:]:
         kinds = [
             "discrete" if a.ndim == 1 else f"of {a.shape[1]} dimensions" for a in (episode.actions, first.actions)
         ]
         raise InputError(
-            f"{where}: actions are {kinds[0]}, those of episode 0 are {kinds[1]}; keep one task a file"
+            f"{where}: actions are {kinds[0]}, those of episode 0 are {kinds[1]}; store one task per file"
         )
     if (episode.rewards is None) != (first.rewards is None):
         raise InputError(f"{where}: only some episodes have rewards; give them for all episodes or for none")

@@ -1,4 +1,4 @@
-"""What demonstrations hold, and what is suspicious in them, for `valuedice demos inspect`."""
+"""Statistics of demonstrations, and what is wrong with them, for `valuedice demos inspect`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from valuedice.demos.episodes import Demos
 from valuedice.types import Spec
 
 AT_BOUND = 1e-6
-"""How near to a bound an action counts as on it."""
+"""An action within this distance of a bound counts as being at the bound."""
 LINES = 30
-"""Dimensions that get a line each; the rest are summed up in one."""
+"""Dimensions with a line of their own; the rest share one line."""
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Summary of the finite entries of some numbers; NaN where there are none."""
+    """Summary of the finite entries of some numbers; NaN if there are none."""
 
     min: float
     mean: float
@@ -39,20 +39,20 @@ class Stats:
 
     @property
     def constant(self) -> bool:
-        """Whether the normaliser treats it as constant too."""
+        """Whether the numbers are constant up to rounding."""
         return bool(self.std <= 1e-6 * (1 + abs(self.mean)))
 
 
 @dataclass(frozen=True)
 class Report:
-    """Statistics of demonstrations, and findings: what should not be there."""
+    """Statistics of demonstrations, and findings: problems in the data."""
 
     source: str
     episodes: int
     rows: int
     lengths: Stats
     returns: Stats | None
-    """None where rewards were not recorded."""
+    """None if rewards were not recorded."""
     terminated: int
     """Episodes that ended in the task."""
     time_limit: int
@@ -60,24 +60,24 @@ class Report:
     observations: tuple[Stats, ...]
     """One for each feature."""
     constant: tuple[int, ...]
-    """Features that never move."""
+    """Features that never change."""
     actions: tuple[Stats, ...]
-    """One for each dimension; empty where actions are discrete."""
+    """One for each dimension; empty if actions are discrete."""
     action_counts: tuple[int, ...]
-    """How often each discrete action was taken; empty where actions are continuous."""
+    """How often each discrete action was taken; empty if actions are continuous."""
     at_bound: float | None
-    """Share of action entries on a bound; None where actions are discrete."""
+    """Share of action entries at a bound; None if actions are discrete."""
     bounds: str
-    """Which bounds those are."""
+    """Which bounds these are."""
     findings: list[str]
     """One line each."""
 
 
 def inspect(demos: Demos, spec: Spec | None = None) -> Report:
-    """Looks through demonstrations, loaded with `check=False` so that NaN is reported rather than refused.
+    """Examines demonstrations. Load them with `check=False`, so that NaN is reported rather than refused.
 
-    The share of actions at the bound needs bounds: those of the task `spec` if its actions are alike, else [-1, 1],
-    or the range of the data if it is wider. Whether the demonstrations fit the task is for `envs.fit` to say.
+    The share of actions at the bound needs bounds: those of the task `spec` if its actions have the same shape,
+    else [-1, 1], or the range of the data if it is wider. `envs.fit` tells whether the demonstrations fit the task.
     """
     lengths = [len(episode) for episode in demos.episodes]
     totals = [total for episode in demos.episodes if (total := episode.total_reward) is not None]
@@ -106,7 +106,7 @@ def inspect(demos: Demos, spec: Spec | None = None) -> Report:
 
 
 def _at_bound(actions: np.ndarray, stats: tuple[Stats, ...], spec: Spec | None) -> tuple[float, str]:
-    """The share of entries on a bound, and whose bounds these are."""
+    """The share of entries at a bound, and which bounds these are."""
     if spec is not None and not spec.discrete and spec.action_size == len(stats):
         low, high, name = np.array(spec.low), np.array(spec.high), "the environment's"
     elif all(s.min >= -1 and s.max <= 1 for s in stats):
@@ -124,15 +124,13 @@ def _nonfinite(demos: Demos) -> Iterator[str]:
         first = next((i for i, index in enumerate(bad) if index is not None), None)
         if first is not None and (index := bad[first]) is not None:
             count = sum(int((~np.isfinite(array)).sum()) for array in arrays if array is not None)
-            entries = "entry that is" if count == 1 else "entries that are"
-            yield (
-                f"{name}: {count} {entries} no finite number, first {describe(arrays[first], index)} "
-                f"of episode {first}"
-            )
+            entries = "entry" if count == 1 else "entries"
+            place = f"{describe(arrays[first], index)} of episode {first}"
+            yield f"{name}: {count} non-finite {entries}, first {place}"
 
 
 def _gaps(demos: Demos) -> Iterator[str]:
-    # A number that is none has been spoken of already.
+    # Non-finite entries are reported above.
     pairs = [(episode.next_observations[:-1], episode.observations[1:]) for episode in demos.episodes]
     known = [np.isfinite(after).all(1) & np.isfinite(before).all(1) for after, before in pairs]
     broken = [
@@ -153,7 +151,7 @@ def _gaps(demos: Demos) -> Iterator[str]:
 
 
 def format_report(report: Report) -> str:
-    """The report as plain text, at most 100 columns wide but for the name of the file."""
+    """The report as plain text, at most 100 columns wide except for the name of the file."""
     lengths, returns = report.lengths, report.returns
     lines = [
         report.source,
@@ -215,7 +213,7 @@ def _ranges(indices: tuple[int, ...]) -> str:
 
 
 def format_shipped(shipped: dict[str, Demos]) -> str:
-    """A line for each of the demonstrations that come with the library."""
+    """One line for each of the shipped demonstrations."""
     lines = [f"{'name':18} {'episodes':>8} {'steps':>7} {'return':>15} {'observations':>13} {'actions':>12}"]
     for name, demos in shipped.items():
         returns = Stats.of([episode.total_reward for episode in demos.episodes])

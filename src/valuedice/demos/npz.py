@@ -1,4 +1,4 @@
-"""Demonstrations in .npz files: three dialects in, told apart by their keys; Gymnasium's out; no pickles."""
+"""Demonstrations in .npz files: reads three formats, which their keys tell apart; writes Gymnasium's."""
 
 from __future__ import annotations
 
@@ -28,36 +28,37 @@ from valuedice.errors import InputError
 from valuedice.system.files import write_whole
 
 MANY_EPISODES = 20_000
-"""A file may hold more of them only if it has a byte for each."""
+"""A file may contain more episodes only if it has at least one byte for each."""
 
 
 @dataclass(frozen=True)
-class Dialect:
-    """The keys by which a dialect is known, and those that it may have besides."""
+class Format:
+    """A format is known by its required keys; it may have the optional ones too."""
 
     title: str
     required: tuple[str, ...]
     optional: tuple[str, ...] = ("rewards",)
 
 
-GYMNASIUM = Dialect("Gymnasium's", ("observations", "actions", "next_observations", "terminations", "truncations"))
-AUTHORS = Dialect("the ValueDICE authors'", ("states", "actions", "next_states", "dones"))
-D4RL = Dialect("D4RL's", ("observations", "actions", "terminals"), ("timeouts", "next_observations", "rewards"))
+GYMNASIUM = Format("Gymnasium's", ("observations", "actions", "next_observations", "terminations", "truncations"))
+AUTHORS = Format("the ValueDICE authors'", ("states", "actions", "next_states", "dones"))
+D4RL = Format("D4RL's", ("observations", "actions", "terminals"), ("timeouts", "next_observations", "rewards"))
+FORMATS = (GYMNASIUM, AUTHORS, D4RL)
 
 
 def read(path: str | os.PathLike[str], dones_are: DonesAre | None = None, check: bool = True) -> Demos:
-    """All episodes of a file. `check=False` lets NaN and infinity pass, for `inspect` to report.
+    """Reads all episodes of a file. `check=False` accepts NaN and infinity, for `inspect` to report.
 
-    `dones_are` says how the episodes of the authors' dialect ended; other dialects tell it themselves.
+    `dones_are` says how episodes ended in the authors' format; the other formats say it themselves.
     """
     if dones_are not in (None, "truncated", "terminated"):
-        raise InputError(f'dones_are is {dones_are!r}; say "truncated" or "terminated"')
-    dialect, raw = _load(path)
+        raise InputError(f'`dones_are` is {dones_are!r}; it must be "truncated" or "terminated"')
+    kind, raw = _load(path)
     check_rows(f"{path}", raw)
     casts = {"actions": as_actions, "rewards": as_vector}
     casts |= dict.fromkeys(("states", "next_states", "observations", "next_observations"), as_matrix)
     arrays = {key: casts.get(key, as_flags)(f"{path}: {key}", array) for key, array in raw.items()}
-    prefix = "states" if dialect is AUTHORS else "observations"
+    prefix = "states" if kind is AUTHORS else "observations"
     observations, next_observations = arrays[prefix], arrays.get(f"next_{prefix}")
     if next_observations is not None and next_observations.shape != observations.shape:
         raise InputError(
@@ -65,9 +66,9 @@ def read(path: str | os.PathLike[str], dones_are: DonesAre | None = None, check:
             f"{next_observations.shape[1]}; store the same features in both"
         )
 
-    if dialect is GYMNASIUM:
+    if kind is GYMNASIUM:
         terminated, ends = arrays["terminations"], arrays["terminations"] | arrays["truncations"]
-    elif dialect is AUTHORS:
+    elif kind is AUTHORS:
         terminated, ends = _ends_of_dones(path, arrays["dones"], dones_are)
     else:
         terminated, ends = _ends_of_d4rl(path, arrays)
@@ -76,14 +77,12 @@ def read(path: str | os.PathLike[str], dones_are: DonesAre | None = None, check:
         _check_finite(path, arrays, ends)
     episodes = _split(observations, arrays["actions"], next_observations, arrays.get("rewards"), terminated, ends)
     if not episodes:
-        raise InputError(
-            f"{path}: no episode has a step with a known next observation; store next_observations as well"
-        )
+        raise InputError(f"{path}: no step has a known next observation; store next_observations too")
     return Demos.from_episodes(episodes, str(path), check)
 
 
 def write(path: str | os.PathLike[str], demos: Demos) -> None:
-    """Writes Gymnasium's dialect, whole or not at all: a failure leaves an old file as it was."""
+    """Writes Gymnasium's format, whole or not at all: a failure leaves an old file as it was."""
     ends = np.zeros(demos.rows, bool)
     ends[np.cumsum([len(episode) for episode in demos.episodes]) - 1] = True
     terminated = np.repeat([e.terminated for e in demos.episodes], [len(e) for e in demos.episodes])
@@ -105,33 +104,33 @@ def write(path: str | os.PathLike[str], demos: Demos) -> None:
         ) from error
 
 
-def _load(path: str | os.PathLike[str]) -> tuple[Dialect, dict[str, np.ndarray]]:
-    """The dialect of a file and the arrays that belong to it; others are never even read."""
+def _load(path: str | os.PathLike[str]) -> tuple[Format, dict[str, np.ndarray]]:
+    """The format of a file and its arrays; arrays under other keys are never read."""
     _check_kind(path)
     try:
         with zipfile.ZipFile(path) as archive:
             members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-            dialect = next((d for d in (GYMNASIUM, AUTHORS, D4RL) if set(d.required) <= set(members)), None)
-            known = [*dialect.required, *dialect.optional] if dialect else []
+            kind = next((kind for kind in FORMATS if set(kind.required) <= set(members)), None)
+            known = [*kind.required, *kind.optional] if kind else []
             wanted = {key: members[key] for key in known if key in members}
             check_sizes(path, wanted.values())
             arrays = {key: read_array(archive, member) for key, member in wanted.items()}
     except InputError:
         raise
-    except Exception as error:  # damaged bytes fail in zipfile, zlib and numpy's parser in a dozen ways
+    except Exception as error:  # damaged bytes raise many kinds of errors in zipfile, zlib and numpy
         reason = textwrap.shorten(str(error), 200, placeholder="…") or type(error).__name__
         raise InputError(f"{path}: truncated or corrupt ({reason}); copy or download the file again") from error
-    if dialect is None:
-        known = "; ".join(f"{d.title} ({', '.join(d.required)})" for d in (GYMNASIUM, AUTHORS, D4RL))
+    if kind is None:
+        known = "; ".join(f"{kind.title} ({', '.join(kind.required)})" for kind in FORMATS)
         found = textwrap.shorten(", ".join(map(repr, members)), 500, placeholder=" …")
         raise InputError(
-            f"{path}: keys of no known dialect; found {found or 'none'}; known are {known}; rename the arrays"
+            f"{path}: its keys fit no known format; found {found or 'none'}; known are {known}; rename the arrays"
         )
-    return dialect, arrays
+    return kind, arrays
 
 
 def _check_kind(path: str | os.PathLike[str]) -> None:
-    """Refuse what is not a zip archive by its first bytes; numpy calls anything unknown a pickle."""
+    """Refuses files that are not zip archives, by their first bytes; numpy takes unknown files for pickles."""
     if os.path.isdir(path):
         raise InputError(f"{path} is a directory; give the path of an .npz file")
     if not os.path.isfile(path):
@@ -147,7 +146,7 @@ def _check_kind(path: str | os.PathLike[str]) -> None:
         raise InputError(
             f"{path}: a pickle, which could run code when read; save its arrays with numpy.savez instead"
         )
-    what = "empty" if not head else "one .npy array" if head.startswith(b"\x93NUMPY") else "no .npz file"
+    what = "empty" if not head else "one .npy array" if head.startswith(b"\x93NUMPY") else "another kind of file"
     raise InputError(f"{path}: not an npz archive ({what}); save the arrays with numpy.savez")
 
 
@@ -156,8 +155,8 @@ def _ends_of_dones(
 ) -> tuple[np.ndarray, np.ndarray]:
     if dones_are is None:
         warnings.warn(
-            f"{path}: `dones` does not tell termination from time limit; ends count as time limits "
-            "(dones_are / --dones-are truncated or terminated says it)",
+            f"{path}: dones do not distinguish termination from a time limit; ends count as time limits "
+            "(set `dones_are` to truncated or terminated)",
             stacklevel=4,
         )
     return (dones if dones_are == "terminated" else np.zeros_like(dones)), dones
@@ -169,15 +168,14 @@ def _ends_of_d4rl(path: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -
         return terminals, terminals | arrays["timeouts"]
     if "next_observations" not in arrays:
         raise InputError(
-            f"{path}: neither timeouts nor next_observations, so where a time limit ended an episode "
-            "cannot be known; store one of the two"
+            f"{path}: without timeouts and next_observations, time limits are unknown; store one of the two"
         )
     breaks = gaps(arrays["observations"], arrays["next_observations"])
     return terminals, terminals | np.append(breaks, False)
 
 
 def _check_count(path: str | os.PathLike[str], episodes: int) -> None:
-    """Refuse episodes that are mere repetition: a few bytes of a compressed file can promise millions."""
+    """Refuses more episodes than a file can record: a few compressed bytes can expand to millions of ends."""
     size = os.path.getsize(path)
     if episodes > max(MANY_EPISODES, size):
         raise InputError(
@@ -202,18 +200,18 @@ def _split(
     terminated: np.ndarray,
     ends: np.ndarray,
 ) -> list[Episode]:
-    """Cut rows after each end. What follows the last end is an episode cut by the end of the recording."""
+    """Splits rows after each end. Rows after the last end are an episode that the end of the recording cut."""
     stops = np.union1d(np.flatnonzero(ends) + 1, [len(ends)])
-    episodes = []
+    episodes: list[Episode] = []
     for start, stop in zip([0, *stops[:-1]], stops, strict=True):
         over = bool(terminated[stop - 1])
         if next_observations is not None:
             after = next_observations[start:stop]
         elif over:
-            # The last s′ was not recorded. It becomes the absorbing state, so that any value serves.
+            # The last s′ was not recorded. It becomes the absorbing state, so any value will do.
             after = np.concatenate([observations[start + 1 : stop], observations[stop - 1 : stop]])
         else:
-            # The last s′ was not recorded, and a time limit does not end the task: the row says nothing.
+            # The last s′ was not recorded, and the task did not end there: the row is dropped.
             stop -= 1
             after = observations[start + 1 : stop + 1]
         if stop > start:

@@ -10,7 +10,7 @@ from valuedice.types import InitialStates, Normalizer, Sampling, Spec, Transitio
 
 
 def fill_replay(replay: Replay, demos: Demos, spec: Spec, normalizer: Normalizer) -> None:
-    """Adds every episode."""
+    """Adds every episode to the replay buffer."""
     for episode in demos.episodes:
         obs, next_obs = normalizer(episode.observations), normalizer(episode.next_observations)
         action = spec.encode(episode.actions)
@@ -22,10 +22,11 @@ def fill_replay(replay: Replay, demos: Demos, spec: Spec, normalizer: Normalizer
 
 
 def flow_weights(initial: np.ndarray, discount: float, *, terminated: bool) -> np.ndarray:
-    """Discounted occupancy of an episode's rows when its virtual trajectories begin with weights `initial`.
+    """Discounted occupancy of an episode's rows, d_t = (1-γ) p_t + γ d_{t-1}. Virtual trajectories begin with the
+    weights p = `initial`.
 
-    d_t = (1-γ) p_t + γ d_{t-1}, in one more row at the end the absorbing state's share of a terminated episode,
-    γ d_T / (1-γ). A truncated one ends in nothing: each virtual trajectory is renormalised to what was recorded.
+    A terminated episode has one more row, the absorbing state, of weight γ d_T / (1-γ). In a truncated episode each
+    virtual trajectory is renormalised to the recorded rows.
     """
     remaining = np.arange(len(initial), 0, -1)
     begin = initial if terminated else initial / (1 - discount**remaining)
@@ -37,11 +38,11 @@ def flow_weights(initial: np.ndarray, discount: float, *, terminated: bool) -> n
 
 
 def episode_weights(length: int, terminated: bool, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
-    """Weights of an episode's rows as transitions and as initial states; the self-loop of a terminated one is last.
+    """Weights of an episode's rows as transitions and as initial states; a terminated episode's self-loop is last.
 
-    Uniform over rows, the flow equation d = (1-γ) p0 + γ Pᵀd holds with weight 1 for ordinary rows if the
-    self-loop has γ/(1-γ) and the start, into which nothing flows, 1/(1-γ) as an initial state. A truncated
-    episode has no exact weights, since what follows its end is unknown: all its rows weigh the same.
+    With uniform sampling, ordinary rows have weight 1. The flow equation d = (1-γ) p0 + γ Pᵀd then holds if the
+    self-loop has weight γ/(1-γ), and the start, into which nothing flows, 1/(1-γ) as an initial state. A truncated
+    episode has no exact weights, because what follows its end is unknown: all its rows have the same weight.
     """
     gamma = sampling.discount
     starts = np.zeros(length)
@@ -62,7 +63,7 @@ def episode_weights(length: int, terminated: bool, sampling: Sampling) -> tuple[
 
 
 class ExpertRows:
-    """All rows of the demonstrations and the probabilities with which an algorithm wants them."""
+    """All rows of the demonstrations, and the probability with which each is drawn."""
 
     def __init__(self, demos: Demos, spec: Spec, normalizer: Normalizer, sampling: Sampling) -> None:
         self.sampling = sampling
@@ -83,7 +84,7 @@ class ExpertRows:
         return InitialStates(self.store.obs[: len(self.store)], self.initial_weight)
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Transition, InitialStates]:
-        """Transitions and initial states; geometric sampling takes both from one (virtual) trajectory."""
+        """Random transitions and initial states; geometric sampling takes both from one virtual trajectory."""
         start = _pick(rng, self._initial_cumulative, shape)
         if self.sampling.scheme == "geometric":
             row = self.store.ahead(rng, start, self.sampling.discount)
@@ -93,11 +94,11 @@ class ExpertRows:
 
 
 def _pick(rng: np.random.Generator, cumulative: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Row numbers in proportion to their weights."""
+    """Random row numbers with probabilities in proportion to the weights."""
     return np.searchsorted(cumulative, rng.random(shape), side="right")
 
 
 def _cumulative(weights: np.ndarray) -> np.ndarray:
-    """Ends in exactly 1, so that a number below 1 always finds a row of positive weight."""
+    """Cumulative weights. The last is exactly 1, so any number below 1 finds a row of positive weight."""
     sums = np.cumsum(weights)
     return sums / sums[-1]

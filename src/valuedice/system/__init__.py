@@ -1,1 +1,1 @@
-"""Below everything: files that are written whole or not at all, and the machine."""
+"""The system: files that are written whole or not at all, and the machine."""

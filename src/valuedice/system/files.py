@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 
 def write_whole(path: Path, content: bytes | str | Callable[[BinaryIO], object]) -> None:
-    """Writes under a temporary name, flushes to the disk, then renames: a crash leaves the old file or the new one.
+    """Writes a temporary file, flushes it to the disk and renames it: a crash leaves the old file or the new one.
     `content` may be a function that writes to an open file."""
     partial = path.parent / f".{path.name}.partial"
     try:
@@ -19,7 +19,7 @@ def write_whole(path: Path, content: bytes | str | Callable[[BinaryIO], object])
                 content(file)
             else:
                 file.write(content.encode() if isinstance(content, str) else content)
-            # What Python holds in its own buffer is not yet a part of the file.
+            # Python's own buffer is not yet in the file.
             file.flush()
             sync(file.fileno())
         os.replace(partial, path)
@@ -30,17 +30,17 @@ def write_whole(path: Path, content: bytes | str | Callable[[BinaryIO], object])
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Writes JSON that people can read."""
+    """Writes indented JSON."""
     write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
 def sync(descriptor: int) -> None:
-    """Waits until the disk has the file."""
+    """Waits until the file is on the disk."""
     os.fsync(descriptor)
 
 
 def sync_folder(path: Path) -> None:
-    """Waits until the disk has the names in a folder: new, renamed and removed ones."""
+    """Waits until a folder's entries are on the disk: new, renamed and removed ones."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

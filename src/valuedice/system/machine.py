@@ -1,6 +1,6 @@
-"""The machine: its cores, a place for compiled code, and what a run notes about both.
+"""The machine: its cores, a cache for compiled code, and the facts that a run records.
 
-Loads neither numpy nor JAX: the number of threads must be set before they are loaded.
+Imports neither numpy nor JAX: the number of threads must be set before they are imported.
 """
 
 from __future__ import annotations
@@ -15,39 +15,38 @@ from typing import Any
 
 from valuedice.errors import InputError
 
-# XLA reads the first when it starts, numpy's matrix products one of the others when numpy is loaded.
+# XLA reads the first when it starts; numpy's BLAS reads one of the others when numpy is imported.
 THREADS = ("NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 def cores() -> int:
-    """That this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def threads() -> int:
-    """That a run computes with: as many as there are cores, unless it was told otherwise."""
-    told = os.environ.get("NPROC", "")
-    return int(told) if told.isdigit() and int(told) else cores()
+    """The number of threads of a run: NPROC if it is set, else the number of cores."""
+    number = os.environ.get("NPROC", "")
+    return int(number) if number.isdigit() and int(number) else cores()
 
 
 def limit_threads(count: int) -> None:
-    """Keeps this process to so many cores."""
+    """Limits this process to `count` threads; must be called before numpy is imported."""
     if count == threads():
         return
     if "numpy" in sys.modules:
         raise InputError(
-            f"{count} threads come too late, numpy is loaded; set {' and '.join(THREADS[:2])} before Python starts"
+            f"`threads` is {count}, but numpy is loaded; set {' and '.join(THREADS[:2])} before Python starts"
         )
     os.environ.update(dict.fromkeys(THREADS, str(count)))
 
 
 def keep_compiled() -> None:
-    """Compiled code outlives the process, in the user's cache folder, unless JAX's own variable
-    names another place.
+    """Keeps compiled code in the user's cache folder, unless JAX_COMPILATION_CACHE_DIR names another one.
 
-    A folder for each version of the compiler, each kind of processor and each number of threads: a home folder is
-    often shared between machines, and code for one of them may crash another; and how work is divided between
-    threads is part of the compiled code, but not of JAX's name for it.
+    Each version of the compiler, kind of processor and number of threads has its own folder. Machines often share a
+    home folder, and code for one may crash another. The number of threads is part of the compiled code, but not of
+    JAX's cache key.
     """
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
@@ -65,13 +64,13 @@ def keep_compiled() -> None:
 
 
 def cache_folder() -> Path:
-    """Of this library, for this user."""
+    """The cache folder of this library for this user."""
     root = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(root) if root else Path.home() / ".cache") / "valuedice"
 
 
 def cpu(field: str) -> str:
-    """What the system says about its first processor, where it says anything."""
+    """A field of /proc/cpuinfo for the first processor; without that file, the name that Python knows."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.exists() else []
     found = [line.partition(":")[2].strip() for line in lines if line.startswith(field)]
@@ -79,13 +78,13 @@ def cpu(field: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of what decides the numbers."""
+    """Versions of Python and of the packages that affect results."""
     names = ("valuedice", "jax", "jaxlib", "optax", "numpy", "gymnasium", "mujoco")
     return {"python": platform.python_version()} | {name: version(name) for name in names}
 
 
 def hardware() -> dict[str, Any]:
-    """Of this machine."""
+    """Facts about this machine."""
     return {
         "machine": platform.machine(),
         "processor": cpu("model name"),

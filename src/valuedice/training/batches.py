@@ -67,8 +67,7 @@ class Batches:
         if self.rollouts is not None:
             assert count == 1, "a rollout is learned from once"
             rollout = jax.tree.map(lambda part: part[None], self.rollouts.newest())
-        parts = {"expert": expert, "initial": initial, "replay": replay, "held_out": held_out, "rollout": rollout}
-        return Batch.of(self.spec, (count,), **parts)
+        return Batch.of(self.spec, (count,), expert, initial, replay, held_out, rollout)
 
     def diagnosis(self, updates: int) -> Batch:
         """All rows of the expert with their weights, a sample of the replay data, and the newest rollout."""
@@ -78,8 +77,7 @@ class Batches:
         initial = None if self.expert is None else self.expert.initial()
         held_out = None if self.held_out is None else self.held_out.all()
         rollout = None if self.rollouts is None else self.rollouts.newest()
-        parts = {"expert": expert, "initial": initial, "replay": replay, "held_out": held_out, "rollout": rollout}
-        return Batch.of(self.spec, **parts)
+        return Batch.of(self.spec, (), expert, initial, replay, held_out, rollout)
 
     def _draw_replay(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Transition | None:
         if not self.replay or self.data.replay == "unused":

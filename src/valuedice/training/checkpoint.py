@@ -21,8 +21,8 @@ import numpy as np
 from safetensors.numpy import load, save
 
 from valuedice.errors import InputError
-from valuedice.system.files import sync, sync_folder, write_whole
 from valuedice.replay import Replay
+from valuedice.system.files import sync, sync_folder, write_whole
 
 FORMAT = 1
 SLOTS = ("a", "b")
@@ -67,8 +67,8 @@ class Saved:
         """Fills the replay buffer, one file at a time."""
         if self.facts["width"] != replay.width:
             raise InputError(
-                f"the checkpoint has rows of {self.facts['width']} numbers instead of {replay.width}: another version "
-                "of valuedice wrote it; resume with that one, or start a new run"
+                f"the checkpoint has rows of {self.facts['width']} numbers instead of {replay.width}: another "
+                "version of valuedice wrote it; resume with that one, or start a new run"
             )
         oldest = max(0, self.facts["replay_count"] - replay.capacity)
         for segment in self.segments:

@@ -1,4 +1,4 @@
-"""Every setting of a run, stated once: keyword arguments of `train`, flags of the commands, keys of `config.json`."""
+"""Every setting of a run, stated once: arguments of `train`, flags of the commands, keys of `config.json`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from valuedice.system.machine import threads
 from valuedice.training.loggers import Logger, Progress
 from valuedice.types import Pace
 
-DEFAULT_STEPS = 10_000
-DEFAULT_UPDATES = 40_000
+DEFAULTS = {"steps": 10_000, "updates": 40_000}
+"""Which of the two counts depends on the algorithm and the environment."""
 
 
 BLOCK = 200
@@ -58,11 +58,11 @@ class TrainConfig:
     dones_are: Literal["truncated", "terminated"] | None = setting(None)
     """What `dones` means in the authors' file format, which does not say."""
     steps: int | None = setting(None, changes=True)
-    """Environment steps, online (default 10,000)."""
+    """Environment steps, for training online."""
     offline: bool = setting(False)
     """Learn from the demonstrations alone; an environment is used for evaluation only."""
     updates: int | None = setting(None, changes=True)
-    """Updates, offline (default 40,000)."""
+    """Updates, for training offline."""
     replay_data: Demos | str | None = setting(None, changes=True)
     """Other, non-expert data for the replay buffer, in any format of the demonstrations."""
     seed: int = setting(0)
@@ -87,7 +87,7 @@ class TrainConfig:
     """Continue the run in the run folder exactly as if it had never stopped."""
     quiet: bool = setting(False, stored=False)
     """Show no progress."""
-    on_evaluation: Callable[[Progress], object] | None = setting(None, stored=False)
+    on_evaluation: Callable[[Progress], bool | None] | None = setting(None, stored=False)
     """Called after each evaluation; the run ends if it returns True."""
     loggers: Sequence[Logger] = setting((), stored=False)
     """Further loggers, beside `metrics.csv` and TensorBoard."""
@@ -155,14 +155,14 @@ class TrainConfig:
             raise InputError("`updates` are for offline training; give `steps`, or train with `offline`")
         if self.replay_data is not None and data.replay == "unused":
             raise InputError(
-                f"{name} does not use replay data with these settings; omit `replay_data`, or use value-dice with a "
-                "`replay_regularization` above 0"
+                f"{name} does not use replay data with these settings; omit `replay_data`, or use value-dice with "
+                "a `replay_regularization` above 0"
             )
         config = replace(self, offline=offline, eval_env=self.env if self.eval_env is None else self.eval_env)
         config = replace(config, threads=threads() if self.threads is None else self.threads)
         if offline or pace is None:
-            return replace(config, updates=DEFAULT_UPDATES if self.updates is None else self.updates)
-        steps = DEFAULT_STEPS if self.steps is None else self.steps
+            return replace(config, updates=DEFAULTS["updates"] if self.updates is None else self.updates)
+        steps = DEFAULTS["steps"] if self.steps is None else self.steps
         # All environments step together, so the last step may exceed what was asked for.
         steps = -(-steps // pace.environments) * pace.environments
         if steps < pace.training_starts:

@@ -55,7 +55,7 @@ class Evaluation:
         # First, because a policy of NaN should not reach the environment.
         self.guard.check_finite(columns, done)
         row |= self.returns(self.learner.policy, [self.config.seed, done])
-        self.guard.check_sample(diagnosis.effective_sample_size, done)
+        self.guard.check_sample(columns.get("effective_sample_size"), done)
         self.converged = bool(diagnosis.converged)
 
     def returns(self, policy: Policy, seed: list[int]) -> Metrics:

@@ -18,7 +18,6 @@ from valuedice.training.loggers import Progress
 from valuedice.training.progress import Display
 from valuedice.training.run_folder import RunFolder
 from valuedice.training.stopping import deferred_signals
-from valuedice.types import Metrics
 
 
 def run_training(
@@ -46,7 +45,8 @@ def run_training(
                     evaluation.fill(row, done)
                     folder.log(row, None if evaluation.guard.suspicious else learner.policy)
                     display.evaluated(row)
-                    stopped = tell(config, folder, Progress(row["step"], learner.updates, row, learner.policy))
+                    progress = Progress(row["step"], learner.updates, dict(row), learner.policy)
+                    stopped = tell(config, folder, progress, save=not evaluation.guard.suspicious)
                     over = over or stopped or evaluation.reached(folder.rows)
                 # What looks like divergence never replaces a good checkpoint.
                 if not evaluation.guard.suspicious:
@@ -62,12 +62,15 @@ def run_training(
                 folder.stop(signals.caught)
 
 
-def tell(config: TrainConfig, folder: RunFolder, progress: Progress) -> bool:
-    """Calls the user's loggers and callback. Returns whether the run should end. If one raises, the run is saved."""
+def tell(config: TrainConfig, folder: RunFolder, progress: Progress, *, save: bool) -> bool:
+    """Calls the user's loggers and callback; returns whether the run should end. If one raises, saves the run first,
+    if `save` allows it."""
     try:
         for logger in config.loggers:
-            logger.log(progress.metrics)
+            # A copy for each: some loggers take the row apart.
+            logger.log(dict(progress.metrics))
         return config.on_evaluation is not None and bool(config.on_evaluation(progress))
     except BaseException:
-        folder.save(now=True)
+        if save:
+            folder.save(now=True)
         raise

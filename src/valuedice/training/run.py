@@ -88,7 +88,8 @@ class Run:
         missing = [name for name in missing if getattr(self.config, name) is None]
         if missing:
             raise InputError(f"{self.out} was given `{'`, `'.join(missing)}` as Python objects; give them again")
-        return run_algorithm(self.algorithm, replace(self.config, resume=True, **changes))
+        # The loggers of this run are closed.
+        return run_algorithm(self.algorithm, replace(self.config, **({"loggers": ()} | changes | {"resume": True})))
 
 
 P = ParamSpec("P")
@@ -122,21 +123,21 @@ def takes_settings(
 def run_algorithm(algorithm: AnyAlgorithm, config: TrainConfig) -> Run:
     """Trains `algorithm` and returns the run.
 
-    Imitates `demos` online for `steps` in `env`, or offline (no `env`, or `offline`) for `updates`. Without `demos`,
-    an algorithm that learns from rewards trains in `env` until `target_return`. Evaluation, in `eval_env` or else in
-    `env`, never touches the environment that training uses. With `resume`, the run in the folder `out` is continued
-    exactly; only settings that do not decide what is learned may change, such as a larger number of `steps`.
+    It imitates `demos`: online for `steps` in `env`, or offline (no `env`, or `offline`) for `updates`. An algorithm
+    that learns from rewards takes no `demos` and trains in `env` until `target_return`. Evaluation uses environments
+    of its own, of `eval_env` or else `env`. `resume` continues the run in the folder `out` exactly; then only settings
+    that do not decide what is learned may change, such as a larger number of `steps`.
     """
     begin = time.monotonic()
-    check_algorithm(algorithm)
-    config = config.resolved(algorithm)
-    folder = config.folder
-    if folder is not None and not config.resume:
-        refuse_other_run(folder)
-    demos, extra = load_data(config)
     with ExitStack() as stack:
         for logger in config.loggers:
             stack.callback(logger.close)
+        check_algorithm(algorithm)
+        config = config.resolved(algorithm)
+        folder = config.folder
+        if folder is not None and not config.resume:
+            refuse_other_run(folder)
+        demos, extra = load_data(config)
         envs: list[Env] = []
         if config.training_env is not None and algorithm.pace is not None:
             for _ in range(algorithm.pace.environments):
@@ -182,7 +183,8 @@ def train_expert(
     if algorithm.data.demos:
         raise InputError(f"{algorithm_name(algorithm)} does not learn from rewards; use an algorithm such as SAC()")
     goal = {"steps": max_steps, "target_return": target_return}
-    return train(algorithm, None, env, **({"eval_every": EXPERT_EVAL_EVERY} | settings | goal))
+    given: dict[str, Any] = {"eval_every": EXPERT_EVAL_EVERY} | settings | goal
+    return train(algorithm, None, env, **given)
 
 
 def load_run(folder: str | Path, algorithm: AnyAlgorithm | None = None) -> Run:
@@ -202,8 +204,8 @@ def check_algorithm(algorithm: object) -> None:
     """Refuses what does not keep the contract, before it fails somewhere inside."""
     if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm) or not is_dataclass(algorithm):
         raise InputError(
-            f"{algorithm!r} is no algorithm; give an object such as ValueDICE(), or a frozen dataclass that keeps the "
-            "contract valuedice.Algorithm"
+            f"{algorithm!r} is no algorithm; give an object such as ValueDICE(), or a frozen dataclass that keeps "
+            "the contract valuedice.Algorithm"
         )
 
 
@@ -245,8 +247,9 @@ def open_batches(
     expert = None if learned is None else ExpertRows(learned, spec, normalizer, data.sampling)
     held_out = None if aside is None else ExpertRows(aside, spec, normalizer, data.sampling)
     ahead = BLOCK if pace is None else 0
-    sources = {"expert": expert, "held_out": held_out, "replay": replay, "rollouts": rollouts}
-    return Batches(data, spec, config.seed, **sources, ahead=ahead)
+    return Batches(
+        data, spec, config.seed, expert=expert, held_out=held_out, replay=replay, rollouts=rollouts, ahead=ahead
+    )
 
 
 def open_actor(

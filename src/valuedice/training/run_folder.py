@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -90,7 +90,7 @@ class RunFolder:
         return f"{self.done:,} {self.config.unit}"
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> Generator[None]:
         """Turns a failed write into one line that says what to do."""
         try:
             yield
@@ -123,8 +123,8 @@ class RunFolder:
             changed = [f"{n} was {old}" for n, old in facts["versions"].items() if versions().get(n) != old]
             if changed:
                 warnings.warn(
-                    f"versions have changed since the last checkpoint ({', '.join(changed)}): the run continues, but "
-                    "not bit for bit",
+                    f"versions have changed since the last checkpoint ({', '.join(changed)}): the run continues, "
+                    "but not bit for bit",
                     stacklevel=2,
                 )
         with self.writing():

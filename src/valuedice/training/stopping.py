@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -67,7 +67,7 @@ class Signals:
 
 
 @contextmanager
-def deferred_signals() -> Iterator[Signals]:
+def deferred_signals() -> Generator[Signals]:
     """Notes Ctrl-C and SIGTERM instead of obeying them. Python allows this in the main thread only."""
     signals = Signals()
     if threading.current_thread() is not threading.main_thread():

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS, AnyAlgorithm, algorithm_name
 from valuedice.demos import Demos, load_demos
 from valuedice.envs.make import env_name
 from valuedice.errors import InputError
 from valuedice.training.config import TrainConfig, changeable_fields, stored_fields
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 FORMAT = 4
 """1 had no checkpoints; 2 other settings of SAC; 3 stored settings twice."""
@@ -50,7 +53,7 @@ class StoredConfig:
         prints = {"demos": demos, "replay_data": extra}
         return cls(
             algorithm_name(algorithm),
-            json.loads(json.dumps(asdict(algorithm))),
+            json.loads(json.dumps(asdict(cast("DataclassInstance", algorithm)))),
             values,
             {name: None if data is None else data.fingerprint() for name, data in prints.items()},
         )
@@ -88,7 +91,9 @@ class StoredConfig:
 
     def train_config(self, folder: Path) -> TrainConfig:
         """The settings with which the run would continue. Those given as objects are missing."""
-        given = {name: None if name in self.objects else value for name, value in self.settings.items()}
+        given: dict[str, Any] = {
+            name: None if name in self.objects else value for name, value in self.settings.items()
+        }
         return TrainConfig(**given, out=folder, resume=True)
 
 
@@ -160,7 +165,8 @@ def compared(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, A
     """Settings side by side, those of contained dataclasses too."""
     pairs: list[tuple[str, Any, Any]] = []
     for name in old.keys() | new.keys():
-        before, now = old.get(name), new.get(name)
+        before: Any = old.get(name)
+        now: Any = new.get(name)
         both = isinstance(before, dict) and isinstance(now, dict)
         pairs += compared(before, now) if both else [(name, before, now)]
     return sorted(pairs, key=lambda pair: pair[0])

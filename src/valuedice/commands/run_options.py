@@ -1,0 +1,135 @@
+"""What the two commands that train share: flags made of `TrainConfig` and an algorithm, and resuming by flags."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, make_dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, get_args, get_type_hints
+
+import tyro
+
+from valuedice.algorithms import AnyAlgorithm, algorithm_name
+from valuedice.commands import flag_of, parse, value_of
+from valuedice.errors import InputError
+from valuedice.training.config import DEFAULTS, TrainConfig
+from valuedice.training.run import Run, run_algorithm
+from valuedice.training.stored import StoredConfig, read_config
+
+# What Python takes as an object, the command line takes by name.
+NAMED: dict[str, Any] = {
+    **dict.fromkeys(("demos", "env", "eval_env", "replay_data"), str | None),
+    **dict.fromkeys(("out", "resume"), Path | None),
+}
+NEVER_FLAGS = {"on_evaluation", "loggers"}
+
+
+@dataclass(frozen=True)
+class RunCommand:
+    """A command that trains: its flags are the fields of `TrainConfig`, apart from the hidden ones."""
+
+    name: str
+    doc: str
+    hidden: Collection[str]
+    """Settings that are no flags of this command."""
+    renamed: Mapping[str, str]
+    """Settings whose flag has another name."""
+    defaults: Mapping[str, Any]
+    """Where this command's default differs."""
+    further: tuple[tuple[str, Any, Any], ...] = ()
+    """Flags of the command itself: name, type, default."""
+
+    def options(self, kind: type[AnyAlgorithm]) -> Any:
+        """The dataclass of all flags, with the algorithm's settings beside the others."""
+        hints = get_type_hints(TrainConfig)
+        entries: list[tuple[str, Any, Any]] = []
+        for entry in fields(TrainConfig):
+            form = NAMED.get(entry.name, hints[entry.name])
+            default = self.defaults.get(entry.name, None if entry.name == "resume" else entry.default)
+            if entry.name in self.hidden or entry.name in NEVER_FLAGS:
+                form = Annotated[form, tyro.conf.Suppress]
+            else:
+                form = Annotated[form, self.shown(entry.name, form, default)]
+            entries.append((entry.name, form, field(default=default)))
+        entries += [(name, form, field(default=default)) for name, form, default in self.further]
+        entries.append(("algorithm", Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind)))
+        made: Any = make_dataclass(
+            "Options", entries, bases=(TrainConfig,), frozen=True, namespace={"__doc__": self.doc}
+        )
+        return made
+
+    def shown(self, name: str, form: Any, default: Any) -> Any:
+        """How the help shows a flag: without tyro's None, which a user never types."""
+        kinds = [kind for kind in get_args(form) if kind is not NoneType]
+        optional = len(kinds) == 1 and isinstance(kinds[0], type)
+        usual = DEFAULTS.get(name) if default is None else default
+        return tyro.conf.arg(
+            name=self.renamed.get(name),
+            metavar=("DIR" if kinds[0] is Path else kinds[0].__name__.upper()) if optional else None,
+            help_behavior_hint="" if usual is None else f"(default: {usual})",
+        )
+
+    def stored(self, args: list[str], known: Collection[str]) -> StoredConfig | None:
+        """The configuration of the run that `--resume` names, if this command can continue it."""
+        folder = value_of("--resume", args)
+        if folder is None:
+            return None
+        stored = read_config(Path(folder))
+        if stored.algorithm not in known:
+            other = {"train": "expert", "expert": "train"}[self.name]
+            rewards = stored.rebuilt_algorithm()
+            advice = (
+                f"with valuedice {other}"
+                if rewards is not None
+                else f"from Python: {stored.resume_call(Path(folder))}"
+            )
+            raise InputError(f"{folder} is a run of {stored.algorithm}; resume it {advice}")
+        missing = [name for name in stored.objects if value_of(flag_of(name), args) is None]
+        if missing:
+            raise InputError(
+                f"{folder} was given `{'`, `'.join(missing)}` as Python objects; name a file or an id now, or "
+                "resume the run from Python"
+            )
+        return stored
+
+    def parse(self, args: list[str], algorithm: AnyAlgorithm, stored: StoredConfig | None) -> Any:
+        """The options. Flags given now override the stored ones; overrides that would change the result are refused
+        later, by the run folder."""
+        options = self.options(type(algorithm))
+        default = options(algorithm=algorithm)
+        if stored is not None:
+            folder = Path(value_of("--resume", args) or "")
+            settings = {name: None if name in stored.objects else value for name, value in stored.settings.items()}
+            default = options(**settings, algorithm=algorithm, resume=folder, out=folder)
+        title = f"{self.name} {algorithm_name(algorithm)}" if self.name == "train" else self.name
+        found = parse(options, title, args, default)
+        if found.resume is not None and found.out != found.resume:
+            raise InputError(f"`out` is {found.out}, but a resumed run stays in {found.resume}; omit `out`")
+        return found
+
+    def run(self, options: Any, **changes: Any) -> Run:
+        """Trains by the options."""
+        from valuedice.system.machine import keep_compiled
+
+        settings: dict[str, Any] = {entry.name: getattr(options, entry.name) for entry in fields(TrainConfig)}
+        settings |= changes | {"resume": options.resume is not None}
+        keep_compiled()
+        return run_algorithm(options.algorithm, TrainConfig(**settings))
+
+
+def default_folder(task: str, seed: int) -> Path:
+    """A folder under runs/ that does not exist yet."""
+    name = f"{task.replace(':', '-').replace('/', '-')}-seed{seed}"
+    number = 1
+    while (folder := Path("runs") / (name if number == 1 else f"{name}-{number}")).exists():
+        number += 1
+    return folder
+
+
+def where_to_look(run: Run) -> list[str]:
+    """Lines about the files of a finished run."""
+    return [
+        f"policy: {run.out}/policy.safetensors",
+        f"curves: {run.out}/metrics.csv, or tensorboard --logdir {run.out} (pip install tensorboard)",
+    ]
