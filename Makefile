@@ -8,7 +8,7 @@ train: .venv/ready
 	$(BIN)/valuedice train
 
 test: .venv/ready
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 $(PYTEST_OPTIONS)
 
 test-faults: .venv/ready
 	VALUEDICE_FAULTS_REPORT=results/faults $(BIN)/pytest -m faults tests/faults --faults-report results/faults/report.json

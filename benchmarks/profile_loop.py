@@ -45,23 +45,26 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10_000)
     options = parser.parse_args()
     keep_compiled()
-    from valuedice import explore, keeper, learner, runs, task, train
+    from valuedice.training import acting, batches, evaluation, learner, run, run_folder
 
+    places: list[tuple[str, Any, str]] = [
+        ("compiled update", learner, "run_updates"),
+        ("drawing batches", batches.Batches, "take"),
+        ("evaluation: 10 episodes", evaluation.Evaluation, "returns"),
+        ("evaluation: divergence and diagnostics", learner.Learner, "measure"),
+        ("run folder", run_folder.RunFolder, "log"),
+        ("run folder", run_folder.RunFolder, "__init__"),
+        ("checkpoints", run_folder.RunFolder, "save"),
+        ("start: environments", run, "Evaluator"),
+        ("start: networks", learner, "start"),
+        ("acting", acting, "explore"),
+    ]
+    for part, place, name in places:
+        setattr(place, name, clocked(part, getattr(place, name)))
     begin = time.perf_counter()
-    learner.run_updates = clocked("compiled update", learner.run_updates)
-    learner.Learner.draw = clocked("drawing batches", learner.Learner.draw)
-    task.Task.returns = clocked("evaluation: 10 episodes", task.Task.returns)
-    learner.Learner.measure = clocked("evaluation: divergence and diagnostics", learner.Learner.measure)
-    runs.RunFolder.log = clocked("run folder", runs.RunFolder.log)
-    runs.RunFolder.save_policy = clocked("run folder", runs.RunFolder.save_policy)
-    runs.RunFolder.__init__ = clocked("run folder", runs.RunFolder.__init__)
-    keeper.Keeper.save = clocked("checkpoints", keeper.Keeper.save)
-    task.Task.open = clocked("start: environments", task.Task.open)
-    learner.start = clocked("start: networks", learner.start)
-    explore.explore = clocked("acting (and copying the policy)", explore.explore)
     demos = load_demos(options.demos, 1, 0)
     with tempfile.TemporaryDirectory() as folder:
-        train(ValueDICE(), demos, "HalfCheetah-v5", steps=options.steps, seed=0, out=Path(folder) / "run")
+        run.train(ValueDICE(), demos, "HalfCheetah-v5", steps=options.steps, seed=0, out=Path(folder) / "run")
     total = time.perf_counter() - begin
     seconds["environment steps, replay, the rest"] = total - sum(seconds.values())
     parts = {

@@ -13,8 +13,8 @@ from valuedice.types import Normalizer, Spec
 
 
 class Countdown(gym.Env[Any, Any]):
-    """Counts down to 0, then ends. The reward is the action, plus `noise` that the seed decides. It draws the count,
-    and writes all observations into one array."""
+    """Counts down to 0, then ends. The reward is the action, plus `noise` that the seed decides. It draws the
+    count, and writes all observations into one array."""
 
     def __init__(
         self,

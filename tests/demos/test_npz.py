@@ -26,8 +26,8 @@ REWARDS = np.array([1, 2, 4, 8, 16, 32], np.float32)
 TERMINATED = np.array([0, 1, 0, 0, 0, 0], bool)
 TRUNCATED = np.array([0, 0, 0, 0, 1, 0], bool)
 
-GYMNASIUM = {"observations": OBS, "actions": ACTIONS, "next_observations": NEXT}
-GYMNASIUM |= {"terminations": TERMINATED, "truncations": TRUNCATED}
+ROWS = {"observations": OBS, "actions": ACTIONS, "next_observations": NEXT}
+GYMNASIUM = {**ROWS, "terminations": TERMINATED, "truncations": TRUNCATED}
 AUTHORS = {"states": OBS, "actions": ACTIONS, "next_states": NEXT, "dones": TERMINATED | TRUNCATED}
 D4RL = {"observations": OBS, "actions": ACTIONS, "terminals": TERMINATED}
 
@@ -36,8 +36,9 @@ Store = Callable[..., Path]
 
 @pytest.fixture
 def store(tmp_path) -> Store:
-    def save(base: dict[str, np.ndarray], **changes: Any) -> Path:
-        np.savez(tmp_path / "demos.npz", **(base | changes))
+    def save(base: dict[str, Any], **changes: Any) -> Path:
+        arrays: dict[str, Any] = base | changes
+        np.savez(tmp_path / "demos.npz", **arrays)
         return tmp_path / "demos.npz"
 
     return save

@@ -51,9 +51,9 @@ def rows_of(parts: list[Episode], sampling: Sampling = Sampling(GAMMA), spec: Sp
 
 def content(rows: ExpertRows) -> np.ndarray:
     """Every row with its weights, in an order of its own."""
-    everything = rows.all()
-    columns = (*everything[:3], everything.weight, rows.initial().weight)
-    return np.array(sorted(np.column_stack(columns).tolist()))
+    obs, action, next_obs, *_ = rows.all()
+    columns = np.column_stack([obs, action, next_obs, rows.weight, rows.initial_weight])
+    return np.array(sorted(columns.tolist()))
 
 
 def close(counts: np.ndarray, expected: np.ndarray) -> bool:
@@ -67,6 +67,8 @@ def test_each_terminated_episode_gets_its_self_loop_and_no_truncated_one_does():
     obs = [[100, 0], [101, 0], [0, 1], [200, 0], [201, 0], [300, 0], [0, 1]]
     assert_array_equal(rows.all().obs, obs)
     assert_array_equal(rows.initial().obs, obs)
+    assert rows.all().weight is rows.weight
+    assert rows.initial().weight is rows.initial_weight
     after = [[101, 0], [0, 1], [0, 1], [201, 0], [202, 0], [0, 1], [0, 1]]
     assert_array_equal(rows.all().next_obs, after)
     assert_allclose(rows.all().action[:, 0], [0.01, 0.02, 0, 0.01, 0.02, 0.01, 0], rtol=1e-6)
@@ -94,17 +96,14 @@ def test_the_discrete_action_of_the_absorbing_state_is_none_of_the_actions():
 @given(lengths=st.lists(st.integers(1, 8), min_size=1, max_size=4), discount=st.floats(0.05, 0.99))
 def test_weights_of_terminated_episodes_satisfy_the_flow_equation_in_every_state(sampling, lengths, discount):
     rows = rows_of(episodes([(length, True) for length in lengths]), replace(sampling, discount=discount))
-    transitions, initial = rows.all(), rows.initial()
-    assert transitions.weight is not None
-    assert initial.weight is not None
-    assert transitions.weight.sum() == pytest.approx(1)
-    assert initial.weight.sum() == pytest.approx(1)
+    assert (rows.weight.sum(), rows.initial_weight.sum()) == (pytest.approx(1), pytest.approx(1))
+    transitions = rows.all()
     states = np.unique(transitions.obs, axis=0)
     assert states[0].tolist() == [0, 1]  # the absorbing one, which all episodes share
     for state in states:
         here, into = ((part == state).all(1) for part in (transitions.obs, transitions.next_obs))
-        flow = (1 - discount) * initial.weight[here].sum() + discount * transitions.weight[into].sum()
-        assert transitions.weight[here].sum() == pytest.approx(flow, rel=1e-9)
+        flow = (1 - discount) * rows.initial_weight[here].sum() + discount * rows.weight[into].sum()
+        assert rows.weight[here].sum() == pytest.approx(flow, rel=1e-9)
 
 
 # An episode of four rows, and its self-loop if it terminated.
@@ -155,8 +154,7 @@ def test_draws_come_in_proportion_to_the_weights_and_never_begin_in_the_absorbin
     assert_array_equal(initial.obs[..., -1], 0)
     names = rows.all().obs[:, 0]
     states = np.unique(names)  # 0 is the absorbing one, where self-loops cannot be told apart
-    for drawn, weight in ((transitions.obs, rows.all().weight), (initial.obs, rows.initial().weight)):
-        assert weight is not None
+    for drawn, weight in ((transitions.obs, rows.weight), (initial.obs, rows.initial_weight)):
         expected = np.array([weight[names == state].sum() for state in states])
         assert close(np.array([(drawn[..., 0] == state).sum() for state in states]), expected)
 

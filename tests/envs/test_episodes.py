@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
-from itertools import count
 
 import numpy as np
 import pytest
@@ -16,12 +14,6 @@ from valuedice.errors import InputError
 
 SLOPE = 0.25
 POLICY = linear_policy(box(1, 1), SLOPE)
-
-
-def countdowns(truncates: bool = False) -> Callable[[], Countdown]:
-    """The n-th environment lasts n steps."""
-    numbers = count(1)
-    return lambda: Countdown(next(numbers), truncates=truncates)
 
 
 def noisy() -> Countdown:
@@ -48,7 +40,8 @@ def test_each_transition_is_seen_with_its_ends():
 @pytest.mark.parametrize("truncates", [False, True])
 def test_episodes_that_end_at_different_times_keep_their_own_returns_and_lengths(truncates):
     expected = np.cumsum(np.tanh(SLOPE * np.arange(1, 7)))
-    with Evaluator(countdowns(truncates), 6) as evaluator:
+    numbers = iter(range(1, 7))
+    with Evaluator(lambda: Countdown(next(numbers), truncates=truncates), 6) as evaluator:
         for seed in (0, 1):
             result = evaluator.policy(POLICY, seed)
             assert_array_equal(result.lengths, np.arange(1, 7))
@@ -94,19 +87,15 @@ def test_random_returns_are_those_of_ten_episodes_whatever_was_evaluated_before_
     assert len({*expected.returns, *other.returns}) == 20
 
 
-def test_random_actions_are_uniform():
-    result = Evaluator(lambda: Countdown(400), 10).random()
-    # A return is the sum of 400 uniform actions of variance 1/3.
-    assert np.abs(result.returns).max() < 5 * np.sqrt(400 / 3)
-    assert result.returns.std() > np.sqrt(400 / 3) / 3
+def test_random_actions_are_uniform_until_a_time_limit_which_is_imposed_if_there_is_none():
+    result = Evaluator(lambda: Countdown(10**6), 10).random()
+    assert_array_equal(result.lengths, [1000] * 10)
+    # A return is the sum of 1000 uniform actions of variance 1/3.
+    assert np.abs(result.returns).max() < 5 * np.sqrt(1000 / 3)
+    assert result.std > np.sqrt(1000 / 3) / 3
 
 
-def test_a_time_limit_is_imposed_if_the_environment_has_none():
-    assert evaluate(POLICY, lambda: Countdown(10**6), 1).lengths.tolist() == [1000]
-
-
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(InputError, match="`episodes` is 0; it must be at least 1"):
-        evaluate(POLICY, Countdown, episodes=0)
-    with pytest.raises(InputError, match="`seed` is -1; it must be at least 0"):
-        evaluate(POLICY, Countdown, seed=-1)
+@pytest.mark.parametrize(("settings", "says"), [({"episodes": 0}, "at least 1"), ({"seed": -1}, "at least 0")])
+def test_settings_out_of_range_are_refused(settings, says):
+    with pytest.raises(InputError, match=says):
+        evaluate(POLICY, Countdown, **settings)

@@ -40,13 +40,12 @@ EXPERT_STEPS, EXPERT_EVAL_EVERY = 1_000_000, 5_000
 
 @dataclass(frozen=True)
 class Run:
-    """A training run: what `train` returns and `load_run` reads. The policy is that of the last evaluation. (With
-    held-out episodes, behavioural cloning keeps the one with the smallest loss on them.) No return chooses it."""
+    """A training run: what `train` returns and `load_run` reads."""
 
     config: TrainConfig
     metrics: list[Metrics]
     """A row for each evaluation, as in `metrics.csv`."""
-    policy: Policy
+    _policy: Policy | None
     _algorithm: AnyAlgorithm | None
     _state: Any = None
 
@@ -61,6 +60,15 @@ class Run:
         if self._algorithm is None:
             raise InputError(f"the algorithm of {self.out} is not part of valuedice; give it to load_run")
         return self._algorithm
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The policy of the last evaluation. (With held-out episodes, behavioural cloning keeps the one with the
+        smallest loss on them.) No return chooses it."""
+        if self._policy is not None:
+            return self._policy
+        assert self.out is not None
+        return load_policy(self.out)
 
     @cached_property
     def state(self) -> Any:
@@ -123,10 +131,10 @@ def takes_settings(
 def run_algorithm(algorithm: AnyAlgorithm, config: TrainConfig) -> Run:
     """Trains `algorithm` and returns the run.
 
-    It imitates `demos`: online for `steps` in `env`, or offline (no `env`, or `offline`) for `updates`. An algorithm
-    that learns from rewards takes no `demos` and trains in `env` until `target_return`. Evaluation uses environments
-    of its own, of `eval_env` or else `env`. `resume` continues the run in the folder `out` exactly; then only settings
-    that do not decide what is learned may change, such as a larger number of `steps`.
+    It imitates `demos`: online for `steps` in `env`, or offline (no `env`, or `offline`) for `updates`. An
+    algorithm that learns from rewards takes no `demos` and trains in `env` until `target_return`. Evaluation uses
+    environments of its own, of `eval_env` or else `env`. `resume` continues the run in the folder `out` exactly;
+    then only settings that do not decide what is learned may change, such as a larger number of `steps`.
     """
     begin = time.monotonic()
     with ExitStack() as stack:
@@ -197,7 +205,7 @@ def load_run(folder: str | Path, algorithm: AnyAlgorithm | None = None) -> Run:
     saved = Checkpoints(folder / "checkpoint").load()
     rows: list[Metrics] = [] if saved is None else saved.facts["rows"]
     known = stored.rebuilt_algorithm() if algorithm is None else algorithm
-    return Run(stored.train_config(folder), rows, load_policy(folder), known)
+    return Run(stored.train_config(folder), rows, None, known)
 
 
 def check_algorithm(algorithm: object) -> None:

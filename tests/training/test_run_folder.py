@@ -1,0 +1,123 @@
+"""What a run leaves behind, what may change when it is resumed, and who may write there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from resuming import result, train
+from small import same, small
+
+import valuedice as vd
+from valuedice.errors import InputError
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_folder_holds_what_the_design_promises(whole):
+    names = sorted(path.name.partition(".tfevents")[0] for path in whole.iterdir())
+    promised = ["config.json", "metrics.csv", "policy.safetensors", "summary.json", "checkpoint"]
+    assert names == sorted([*promised, ".lock", "events.out"])
+
+
+def test_the_saved_policy_is_that_of_the_last_step(finished, whole):
+    assert same(vd.load_policy(whole), finished.policy)
+
+
+def test_the_summary_has_the_last_and_the_best_row_and_where_they_come_from(finished, whole):
+    summary = json.loads((whole / "summary.json").read_text())
+    assert summary["last"] == finished.metrics[-1]
+    assert summary["best"] == max(finished.metrics, key=lambda row: row["return_mean"])
+    assert {"python", "valuedice", "jax", "gymnasium"} <= set(summary["versions"])
+    assert summary["hardware"]["cores"] >= 1
+
+
+def test_the_config_says_how_to_repeat_the_run(whole, pendulum):
+    config = json.loads((whole / "config.json").read_text())
+    expected = {"algorithm": "value-dice", "env": "Pendulum-v1", "eval_env": "Pendulum-v1", "steps": 24, "seed": 0}
+    expected |= {"demos": "pendulum", "episodes": 1, "episodes_seed": 0, "updates": None, "offline": False}
+    assert expected.items() <= config.items()
+    assert config["hyperparameters"]["hidden"] == [16]
+    assert config["fingerprints"] == {"demos": pendulum.fingerprint(), "replay_data": None}
+
+
+def test_a_folder_that_holds_a_run_is_refused_and_left_as_it_is(whole, pendulum):
+    before = content(whole)
+    with pytest.raises(InputError, match="already holds a run; choose another `out`, remove that folder, or resume it"):
+        train(pendulum, out=whole)
+    assert content(whole) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"seed": 1}, "`seed` was 0, now 1"),
+        ({"replay_capacity": 7}, "`replay_capacity` was 1000000, now 7"),
+        ({"eval_episodes": 1}, "`eval_episodes` was 2, now 1"),
+        ({"offline": True, "updates": 50, "steps": None}, "`offline` was False, now True"),
+        ({"demos": vd.load_demos("pendulum", episodes=1, seed=3)}, "`demos` was .*, now"),
+        ({"demos": "pendulum", "episodes": 2}, "`episodes` was 1, now 2"),
+        ({"replay_data": "pendulum"}, "`replay_data` was None, now"),
+        ({"algorithm": small(discount=0.9)}, "`discount` was 0.99, now 0.9"),
+        ({"algorithm": small("dual-dice")}, "`algorithm` was value-dice, now dual-dice"),
+        ({"steps": 20}, "has already made 24 steps, more than the 20 asked for; ask for more"),
+    ],
+)
+def test_changes_that_would_change_the_result_are_refused_by_name(copied, changes, named):
+    before = result(copied)
+    settings: dict[str, Any] = {"demos": "pendulum", "env": "Pendulum-v1", "episodes": 1, "steps": 24}
+    settings |= {"algorithm": small(), "eval_episodes": 2, "eval_every": 4, "quiet": True} | changes
+    with pytest.raises(InputError, match=named):
+        vd.train(settings.pop("algorithm"), out=copied, resume=True, **settings)
+    assert result(copied) == before
+
+
+def test_the_same_demonstrations_may_come_from_elsewhere(pendulum, copied, tmp_path):
+    pendulum.save(tmp_path / "moved.npz")
+    train(vd.load_demos(tmp_path / "moved.npz"), "Pendulum-v1", copied, resume=True)
+    assert json.loads((copied / "config.json").read_text())["demos"] == str(tmp_path / "moved.npz")
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"format": 99}, "has format 99, this version reads 4; it needs a newer version"),
+        ({"format": 3}, "has format 3, this version reads 4; it needs a new run"),
+        ({"format": "4"}, "unexpected content; is .* a run folder"),
+        ({"seed": ...}, "lacks 'seed'; start a new run, in another folder"),
+    ],
+)
+def test_the_config_of_another_version_is_refused_with_what_to_do(copied, changed, says):
+    config = json.loads((copied / "config.json").read_text()) | changed
+    text = json.dumps({name: value for name, value in config.items() if value is not ...})
+    (copied / "config.json").write_text(text)
+    with pytest.raises(InputError, match=says):
+        vd.load_run(copied)
+
+
+def test_a_folder_in_use_is_refused(pendulum, tmp_path):
+    def second(_: vd.Progress) -> None:
+        train(pendulum, "Pendulum-v1", tmp_path / "run", resume=True)
+
+    with pytest.raises(InputError, match="another run is using .*; wait for it, or choose another folder"):
+        train(pendulum, "Pendulum-v1", tmp_path / "run", on_evaluation=second)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"env": "CartPole-v1"}, "observations have 3 features, those of CartPole-v1 4"),
+        ({"env": "Pendulum-v1", "eval_env": "CartPole-v1"}, "CartPole-v1 has other observations or actions than Pend"),
+        ({"replay_data": vd.load_demos("cartpole")}, "observations have 4 features, those of .* 3"),
+        ({"demos": 5}, "demonstrations are 5; give a name, a path, or what load_demos returns"),
+        ({"demos": "pendulum", "episodes": 99}, "99.*11"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused_before_anything_is_written(pendulum, tmp_path, settings, says):
+    with pytest.raises(InputError, match=says):
+        train(**({"demos": pendulum} | settings), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
