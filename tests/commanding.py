@@ -1,4 +1,4 @@
-"""How a command ended, and small files for commands to read."""
+"""Commands that tests run: their flags, small files for them to read, and how they ended."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from small import SMALL, names_of
+
+from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS
 
 ROWS = 6
 ENDS = np.array([0, 0, 1, 0, 0, 1], bool)
@@ -25,10 +28,25 @@ def pendulum(**changes: Any) -> dict[str, Any]:
     return {key: array for key, array in (arrays | changes).items() if array is not None}
 
 
-def with_entry(array: np.ndarray, value: float) -> np.ndarray:
-    copy = array.copy()
-    copy[4, 0] = value
-    return copy
+def store(name: str = "demos.npz", **changes: Any) -> Path:
+    """Saves them, with these changes."""
+    np.savez(name, **pendulum(**changes))
+    return Path(name)
+
+
+def flags(settings: dict[str, Any]) -> list[str]:
+    """Settings as on the command line."""
+    words: list[str] = []
+    for name, value in settings.items():
+        values = value if isinstance(value, tuple | list) else () if isinstance(value, bool) else (value,)
+        words += [f"--{'no-' if value is False else ''}{name.replace('_', '-')}", *map(str, values)]
+    return words
+
+
+def small_flags(algorithm: str = "value-dice", **changes: Any) -> list[str]:
+    """Flags that make an algorithm small, as far as it has them, and others."""
+    known = names_of((ALGORITHMS | REWARD_LEARNERS)[algorithm]())
+    return flags({name: value for name, value in SMALL.items() if name in known} | {"eval_episodes": 1} | changes)
 
 
 class Result:
@@ -41,8 +59,3 @@ class Result:
 def contents() -> dict[str, bytes]:
     """Every file and folder here."""
     return {str(p): p.read_bytes() if p.is_file() else b"" for p in Path().rglob("*")}
-
-
-def store(**changes: Any) -> Path:
-    np.savez("demos.npz", **pendulum(**changes))
-    return Path("demos.npz")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,16 @@ import pytest
 from small import small
 
 import valuedice as vd
-from valuedice.training.run import Run
 from valuedice.training.run_folder import RunFolder
 
 ONLINE: dict[str, Any] = {"steps": 24, "eval_every": 4, "eval_episodes": 2, "quiet": True}
 OFFLINE: dict[str, Any] = {"updates": 450, "eval_every": 75, "quiet": True}
 
 
-def train(demos: Any, env: Any = None, out: Path | None = None, **changes: Any) -> Run:
-    """A short run of small ValueDICE; without an environment, an offline one."""
+def train(demos: Any, env: Any = None, out: Path | None = None, algorithm: Any = None, **changes: Any) -> vd.Run:
+    """A short run, by default of small ValueDICE; without an environment, an offline one."""
     settings = OFFLINE if env is None or changes.get("offline") else ONLINE
-    return vd.train(small(), demos, env, out=out, **(settings | changes))
+    return vd.train(small() if algorithm is None else algorithm, demos, env, out=out, **(settings | changes))
 
 
 class KilledError(Exception):
@@ -44,11 +43,19 @@ def killed_after(saves: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def killed(saves: int) -> Iterator[None]:
+def killed(saves: int) -> Generator[None, None, None]:
     """The run in this block is killed after so many checkpoints."""
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
+    with pytest.MonkeyPatch.context() as patch:
         killed_after(saves, patch)
-        yield
+        with pytest.raises(KilledError):
+            yield
+
+
+def killed_and_resumed(saves: int, *args: Any, **settings: Any) -> vd.Run:
+    """What `train` returns with these arguments, if the run is killed once on the way."""
+    with killed(saves):
+        train(*args, **settings)
+    return train(*args, **settings, resume=True)
 
 
 def result(path: Path) -> tuple[bytes, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from valuedice.networks import Dense, Params
-from valuedice.types import Batch, InitialStates, Rollout, Spec, Transition
+from valuedice.types import Batch, InitialStates, Metrics, Rollout, Spec, Transition
+
+
+# Compiling takes longer than all else in these tests, so the compiler optimises little.
+@partial(jax.jit, static_argnums=0, compiler_options={"xla_backend_optimization_level": 0})
+def update(algorithm: Any, state: Any, batch: Batch, times: int = 1) -> tuple[Any, Metrics]:
+    """So many updates on the same batch: the state after them, and the metrics of the last one."""
+    shapes = jax.eval_shape(algorithm.update, state, batch)[1]
+    zeros = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), shapes)
+    return jax.lax.fori_loop(0, times, lambda _, carry: algorithm.update(carry[0], batch), (state, zeros))
 
 
 def random_obs(rng: np.random.Generator, spec: Spec, size: int, absorbing: Iterable[int] = ()) -> np.ndarray:

@@ -1,190 +1,146 @@
-"""The layers of the package, read off its imports: who may know whom."""
+"""The layers of the package, read from its imports: which room may import which."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import valuedice
 
 ROOT = Path(valuedice.__file__).parent
-DATA = {"errors", "types", "replay", "demos"}
-TASK = {"errors", "types", "envs", "policy", "evaluate"}
-
-ALLOWED: dict[str, set[str]] = {
-    "": set(),  # the public API: everything is imported when it is first used
+MODEL = {"types", "networks", "losses", "algorithms"}
+DATA = {"types", "demos", "replay", "policy"}
+BELOW: dict[str, set[str]] = {
+    "__init__": set(),  # the public names: each is imported when it is first used
     "errors": set(),
+    "system": set(),
     "types": set(),
-    "machine": {"errors"},
-    "files": set(),
-    "interrupts": {"errors"},
-    "guard": {"errors", "types"},
-    "checkpoint": {"errors", "files", "replay"},
     "networks": {"types"},
-    "losses": {"networks", "types"},
-    "algorithms": {"errors", "losses", "networks", "types"},
+    "losses": {"types", "networks"},
+    "algorithms": {"types", "networks", "losses"},
     "replay": {"types"},
-    "demos": {"errors", "types", "replay"},
-    "policy": {"errors", "files", "types"},
-    "envs": {"errors", "types"},
-    "scripted": set(),
-    "progress": {"types"},
-    "runs": {"checkpoint", "errors", "files", "machine", "policy", "types"},
-    "evaluate": {"errors", "types", "envs", "policy"},
-    "collect": DATA | TASK,
-    "play": TASK,
-    "explore": {"types", "policy", "replay"},
-    "rollouts": {"types", "policy", "explore"},
-    "learner": DATA | {"algorithms", "policy", "rollouts"},
-    "task": DATA | TASK | {"algorithms"},
-    "training": {"explore", "learner", "machine", "rollouts", "types"},
-    "keeper": {"errors", "guard", "policy", "runs", "training", "types"},
-    "train": DATA
-    | TASK
-    | {"algorithms", "explore", "interrupts", "keeper", "learner", "machine", "progress", "runs"}
-    | {"rollouts", "task", "training"},
-    "bench": {"errors", "types", "algorithms", "learner", "machine", "networks"},
-    "ring_figure": set(),
-    "ring": {"errors", "types", "algorithms", "ring_figure"},
-    "ring_dac": {"ring"},
-    "ring_comparison_figure": {"ring_figure"},
-    "ring_comparison": {"errors", "ring", "ring_comparison_figure", "ring_dac"},
-    "commands": DATA
-    | TASK
-    | {"algorithms", "bench", "collect", "machine", "play", "ring", "ring_comparison", "runs", "train"},
-    "cli": {"", "commands", "errors", "machine"},
+    "demos": {"types", "replay"},
+    "policy": {"types"},
+    "envs": DATA,
+    "training": MODEL | DATA | {"envs"},
+    "ring": {"algorithms"},
+    "bench": {"types", "algorithms", "training"},
+    "commands": MODEL | DATA | {"envs", "training", "ring", "bench"},
+    "cli": {"commands"},
 }
-"""Of each module or subpackage, which others of ours it may import, also inside functions."""
+"""The rooms (subpackages, and the modules beside them) from the lowest to the highest, and which others each may
+import, besides `errors` and `system`."""
 
-JAX = {"jax", "jaxlib", "optax"}
-SCREEN = {"rich", "tyro", "matplotlib", "tensorboardX"}
+JAX, TASKS, SCREEN = {"jax", "jaxlib", "optax"}, {"gymnasium", "mujoco"}, {"matplotlib", "rich", "tyro"}
 DISK = {"os", "io", "pathlib", "json", "csv", "shutil", "tempfile", "sys", "pickle", "safetensors"}
-FORBIDDEN: dict[str, set[str]] = {
-    "types": JAX | SCREEN | DISK | {"gymnasium", "mujoco"},
-    "networks": SCREEN | DISK | {"gymnasium", "mujoco"},
-    "losses": SCREEN | DISK | {"gymnasium", "mujoco"},
-    "algorithms": SCREEN | DISK | {"gymnasium", "mujoco"},
-    "replay": JAX | SCREEN | {"gymnasium", "mujoco"},
-    "demos": JAX | SCREEN | {"gymnasium", "mujoco"},
-    "policy": JAX | SCREEN | {"gymnasium", "mujoco"},
+UNREACHED = {
+    "types": JAX | TASKS | SCREEN | DISK,
+    "algorithms": TASKS | SCREEN | DISK,
+    "policy": JAX | TASKS | SCREEN,
+    "demos": JAX | TASKS | SCREEN,
     "envs": JAX | SCREEN,
-    "evaluate": JAX | SCREEN,
-    "collect": JAX | SCREEN,
-    "play": JAX | SCREEN,
-    "explore": JAX | SCREEN | {"gymnasium", "mujoco"},
-    "rollouts": JAX | SCREEN | {"gymnasium", "mujoco"},
-    "cli": JAX | SCREEN | {"gymnasium", "mujoco"},
 }
-"""Of some, which libraries they may not reach, neither themselves nor through what they import of ours."""
+"""Libraries that importing a room must not import, neither directly nor through other rooms (see also test_api)."""
+OPTIONAL = {"torch", "PIL", "imageio", "tensorboardX"}
+"""Packages that only one function needs, which imports them."""
 
 
-def imports(source: str, package: str = "valuedice") -> set[str]:
-    """All modules that the code imports anywhere, but for type checking."""
-    tree = ast.parse(source)
-    unseen: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            unseen |= {inner for part in node.body for inner in ast.walk(part)}
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if node in unseen:
-            continue
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, "imports are absolute, so that this test can read them"
-            found.add(node.module or "")
-            if node.module == package:  # `from valuedice import policy` names a module, `__version__` does not
-                found |= {f"{package}.{a.name}" for a in node.names if unit_exists(a.name)}
-                found -= {package} if all(unit_exists(a.name) for a in node.names) else set()
-    return found
+class Import(NamedTuple):
+    """An import outside of type checking: `name` is the module and what is imported from it."""
+
+    file: str
+    name: str
+    late: bool
+    """Whether it stands in a function."""
+
+    @property
+    def room(self) -> str:
+        return self.file.partition("/")[0].removesuffix(".py")
+
+    @property
+    def other_room(self) -> str | None:
+        """The room that is imported, if it is one of ours and another one."""
+        first, _, rest = self.name.partition(".")
+        room = rest.partition(".")[0]
+        return room if first == "valuedice" and room not in (self.room, "__version__") else None
 
 
-def unit_exists(name: str) -> bool:
-    return (ROOT / name).is_dir() or (ROOT / f"{name}.py").is_file()
+def imports_of(file: str, node: ast.AST, late: bool = False) -> Iterator[Import]:
+    """All imports in a piece of code, wherever they stand."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (Import(file, alias.name, late) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert not child.level, "imports are absolute, so that this test can read them"
+            yield from (Import(file, f"{child.module}.{alias.name}", late) for alias in child.names)
+        elif not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield from imports_of(file, child, late or isinstance(child, ast.FunctionDef))
 
 
-def unit(path: Path) -> str:
-    """The module or subpackage that a file belongs to."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return "" if parts == ("__init__",) else parts[0]
+FILES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted(ROOT.rglob("*.py"))}
+IMPORTS = [found for file, source in FILES.items() for found in imports_of(file, ast.parse(source))]
 
 
-def graph() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Of each unit, which others of ours it imports, and which libraries."""
-    ours: dict[str, set[str]] = {}
-    theirs: dict[str, set[str]] = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        name = unit(path)
-        for module in imports(path.read_text()):
-            first, _, rest = module.partition(".")
-            if first == "valuedice":
-                ours.setdefault(name, set()).add(rest.partition(".")[0])
-            else:
-                theirs.setdefault(name, set()).add(first)
-        ours.setdefault(name, set()).discard(name)
-        theirs.setdefault(name, set())
-    return ours, theirs
-
-
-OURS, THEIRS = graph()
-
-
-def test_every_module_has_its_place_in_the_layers():
-    assert set(OURS) == set(ALLOWED)
-
-
-@pytest.mark.parametrize("name", ALLOWED)
-def test_a_module_imports_only_what_lies_below_it(name):
-    assert OURS.get(name, set()) <= ALLOWED[name]
+def test_every_room_imports_only_rooms_below_it():
+    assert {Import(file, "", False).room for file in FILES} == set(BELOW)
+    wrong = [i for i in IMPORTS if (other := i.other_room) and other not in BELOW[i.room] | {"errors", "system"}]
+    assert wrong == []
 
 
 def test_the_layers_have_no_cycle():
-    placed: set[str] = set()
-    while left := set(ALLOWED) - placed:
-        free = {name for name in left if ALLOWED[name] <= placed}
-        assert free, f"a cycle among {left}"
-        placed |= free
+    rooms = list(BELOW)
+    assert all(below <= set(rooms[: rooms.index(room)]) for room, below in BELOW.items())
+    assert {i.other_room for i in IMPORTS if i.room in ("errors", "system")} <= {None, "errors"}
 
 
-def reached(name: str, seen: set[str]) -> set[str]:
-    """Libraries that importing a unit imports, directly or through ours."""
-    seen.add(name)
-    below = [reached(other, seen) for other in OURS[name] if other not in seen]
-    return THEIRS[name].union(*below)
+def reached(room: str) -> set[str]:
+    """Libraries that are imported with a room."""
+    early = [i for i in IMPORTS if i.room == room and not i.late]
+    below = [reached(other) for other in {i.other_room for i in early} - {None} if other is not None]
+    return {i.name.partition(".")[0] for i in early}.union(*below)
 
 
-# The command line imports its commands by name, when they are used, which no parser of imports sees; `commands`
-# itself, the package, is what it imports at once.
-@pytest.mark.parametrize("name", sorted(set(FORBIDDEN) - {"cli"}))
-def test_a_module_never_reaches_the_libraries_above_its_layer(name):
-    assert not reached(name, set()) & FORBIDDEN[name]
+@pytest.mark.parametrize("room", UNREACHED)
+def test_a_room_does_not_reach_the_libraries_of_other_layers(room):
+    assert not reached(room) & UNREACHED[room]
 
 
-def test_the_command_line_imports_nothing_slow_at_once():
-    assert not THEIRS["cli"] & FORBIDDEN["cli"]
-    package = ast.parse((ROOT / "commands" / "__init__.py").read_text())
-    at_once = {alias.name for node in package.body if isinstance(node, ast.Import) for alias in node.names}
-    at_once |= {node.module or "" for node in package.body if isinstance(node, ast.ImportFrom)}
-    assert not {name.partition(".")[0] for name in at_once} & FORBIDDEN["cli"]
+def test_an_optional_package_is_imported_in_the_one_function_that_needs_it():
+    # The comparison in PyTorch is a module of its own, which is imported late too.
+    used = [i for i in IMPORTS if i.name.partition(".")[0] in OPTIONAL and "torch_value_dice" not in i.file]
+    used += [i for i in IMPORTS if i.name.startswith("valuedice.bench.torch_value_dice")]
+    assert all(i.late for i in used)
+    assert {i.name.partition(".")[0] for i in used} == OPTIONAL | {"valuedice"}
+    assert len(used) == len(OPTIONAL) + 1
 
 
-def test_only_commands_import_the_loop_and_nobody_the_command_line():
-    assert {name for name, others in OURS.items() if "train" in others} == {"commands"}
-    assert not {name for name, others in OURS.items() if "cli" in others}
+def test_the_loop_is_imported_by_the_run_alone_and_the_bench_sees_only_the_learner():
+    assert {i.file for i in IMPORTS if i.name.startswith("valuedice.training.loop")} == {"training/run.py"}
+    trained = {i.name.rpartition(".")[0] for i in IMPORTS if i.room == "bench" and i.other_room == "training"}
+    assert trained == {"valuedice.training.learner"}
 
 
-def test_the_reader_of_imports_sees_them_wherever_they_stand():
+def test_imports_are_seen_wherever_they_stand():
     source = """
-from typing import TYPE_CHECKING
 import os.path
 if TYPE_CHECKING:
     from valuedice.cli import main
 def late():
-    from valuedice.train import train
-    from valuedice import policy, __version__
+    if True:
+        from valuedice import policy, __version__
 """
-    expected = {"typing", "os.path", "valuedice.train", "valuedice.policy", "valuedice"}
-    assert imports(source) == expected
+    found = list(imports_of("envs/make.py", ast.parse(source)))
+    assert [(i.name, i.late, i.other_room) for i in found] == [
+        ("os.path", False, None),
+        ("valuedice.policy", True, "policy"),
+        ("valuedice.__version__", True, None),
+    ]
+
+
+def test_no_file_is_longer_than_350_lines():
+    files = [*ROOT.rglob("*.py"), *Path(__file__).parent.rglob("*.py")]
+    assert [path for path in files if len(path.read_text().splitlines()) > 350] == []

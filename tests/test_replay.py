@@ -1,8 +1,8 @@
-"""The ring buffer: what it keeps, where episodes begin and end, and how rows are drawn."""
+"""The replay buffer: which rows it keeps, where episodes begin and end, and how rows are drawn."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ class Row(NamedTuple):
     obs: list[float]
     action: list[float]
     next_obs: list[float]
+    reward: float
     first: int
     last: int
     looped: bool
@@ -38,22 +39,30 @@ def filled(capacity: int, episodes: list[tuple[int, str]]) -> tuple[Replay, list
         for step in range(length):
             over = step == length - 1
             name = float(first + step + 1)
-            replay.add(
-                np.array([name, -name]),
-                np.array([1 / name]),
-                np.array([name + 0.5, 0]),
-                terminated=over and terminated,
-                truncated=over and end == "truncated",
-            )
-            after = [0.0, 0.0, 1.0] if over and terminated else [name + 0.5, 0.0, 0.0]
-            rows.append(Row([name, -name, 0], [1 / name], after, first, last, terminated))
+            obs, action, next_obs = np.array([name, -name]), np.array([1 / name]), np.array([name + 0.5, 0.0])
+            ends = {"terminated": over and terminated, "truncated": over and end == "truncated"}
+            replay.add(obs, action, next_obs, 2 * name, **ends)
+            after = [0.0, 0.0, 1.0] if over and terminated else [*next_obs, 0.0]
+            rows.append(Row([*obs, 0], [*action], after, 2 * name, first, last, terminated))
         if terminated:
-            rows.append(Row([0, 0, 1], [0], [0, 0, 1], first, last, True))
+            # The absorbing state gives nothing.
+            rows.append(Row([0, 0, 1], [0], [0, 0, 1], 0, first, last, True))
     return replay, rows
 
 
+def check(replay: Replay, kept: list[Row]) -> None:
+    """The buffer holds exactly these rows, with the boundaries of their episodes."""
+    numbers = np.arange(replay.oldest, replay.count)
+    assert len(replay) == len(kept) == len(numbers)
+    found, slots = replay.rows(numbers), numbers % replay.capacity
+    for name in ("obs", "action", "next_obs", "reward"):
+        assert_array_equal(getattr(found, name), np.array([getattr(row, name) for row in kept], np.float32))
+    for name in ("first", "last", "looped"):
+        assert_array_equal(getattr(replay, name)[slots], [getattr(row, name) for row in kept])
+
+
 @st.composite
-def episodes(draw) -> list[tuple[int, str]]:
+def episodes(draw: Any) -> list[tuple[int, str]]:
     """Whole episodes and perhaps an open one."""
     whole = st.tuples(st.integers(1, 6), st.sampled_from(["terminated", "truncated"]))
     tail = st.tuples(st.integers(1, 6), st.just("open"))
@@ -68,85 +77,62 @@ def close(counts: np.ndarray, expected: np.ndarray) -> bool:
 
 
 @given(capacity=st.integers(2, 15), episodes=episodes())
-def test_the_newest_rows_are_kept_with_the_boundaries_of_their_episodes(capacity, episodes):
+def test_the_newest_rows_are_kept_with_the_boundaries_of_their_episodes_also_through_a_checkpoint(
+    capacity, episodes
+):
     replay, rows = filled(capacity, episodes)
-    kept = rows[-capacity:]
-    numbers = np.arange(replay.oldest, replay.count)
-    assert len(replay) == len(kept) == len(numbers)
-    assert replay.count == len(rows)
-    found = replay.rows(numbers)
-    assert_array_equal(found.obs, np.array([row.obs for row in kept], np.float32))
-    assert_array_equal(found.action, np.array([row.action for row in kept], np.float32))
-    assert_array_equal(found.next_obs, np.array([row.next_obs for row in kept], np.float32))
-    slots = numbers % replay.capacity
-    assert replay.first[slots].tolist() == [row.first for row in kept]
-    assert replay.last[slots].tolist() == [row.last for row in kept]
-    assert replay.looped[slots].tolist() == [row.looped for row in kept]
+    check(replay, rows[-capacity:])
+    again = Replay(SPEC, capacity)
+    again.restore(replay.oldest, replay.export(replay.oldest, replay.count))
+    for name in ("obs", "action", "next_obs", "reward", "last", "looped"):
+        numbers = np.arange(replay.oldest, replay.count) % capacity
+        assert_array_equal(getattr(again, name)[numbers], getattr(replay, name)[numbers])
 
 
 def test_appending_wraps_and_overwrites_the_oldest():
     replay, _ = filled(3, [(5, "open")])
-    assert len(replay) == 3
-    assert replay.oldest == 2
+    assert (len(replay), replay.oldest) == (3, 2)
     assert_array_equal(replay.obs[:, 0], [4, 5, 3])
 
 
-def test_a_terminated_episode_leads_to_the_absorbing_state_which_loops_with_a_zero_action():
-    replay, _ = filled(10, [(2, "terminated")])
-    rows = replay.rows(np.arange(3))
-    assert_array_equal(rows.obs[:, -1], [0, 0, 1])
-    assert_array_equal(rows.next_obs[:, -1], [0, 1, 1])
-    assert_array_equal(rows.next_obs[1], rows.obs[2])
-    assert_array_equal(rows.obs[2], rows.next_obs[2])
-    assert_array_equal(rows.action[2], [0])
-
-
-def test_a_time_limit_leads_to_no_absorbing_state():
-    replay, _ = filled(10, [(2, "truncated")])
-    rows = replay.rows(np.arange(2))
-    assert len(replay) == 2
-    assert_array_equal(rows.obs[:, -1], [0, 0])
-    assert_array_equal(rows.next_obs, np.array([[1.5, 0, 0], [2.5, 0, 0]], np.float32))
+@pytest.mark.parametrize(
+    ("end", "obs", "next_obs"),
+    [
+        ("terminated", [[1, -1, 0], [2, -2, 0], [0, 0, 1]], [[1.5, 0, 0], [0, 0, 1], [0, 0, 1]]),
+        ("truncated", [[1, -1, 0], [2, -2, 0]], [[1.5, 0, 0], [2.5, 0, 0]]),
+    ],
+)
+def test_only_a_termination_leads_to_the_absorbing_state_which_loops(end, obs, next_obs):
+    replay, _ = filled(10, [(2, end)])
+    rows = replay.rows(np.arange(len(replay)))
+    assert_array_equal(rows.obs, obs)
+    assert_array_equal(rows.next_obs, next_obs)
+    assert_array_equal(rows.action[2:], np.zeros((len(obs) - 2, 1)))
 
 
 def test_a_step_both_terminated_and_truncated_is_terminated():
     replay = Replay(SPEC, 4)
     replay.add(np.ones(2), np.ones(1), np.ones(2), terminated=True, truncated=True)
-    assert len(replay) == 2
-    assert_array_equal(replay.looped[:2], [True, True])
-
-
-def test_an_episode_longer_than_the_buffer_is_closed_without_touching_lost_rows():
-    replay, _ = filled(3, [(2, "truncated"), (7, "truncated")])
-    assert replay.first.tolist() == [2] * 3
-    assert replay.last.tolist() == [8] * 3
+    assert_array_equal(replay.looped, [True, True, False, False])
 
 
 def test_a_capacity_of_one_still_holds_the_two_rows_of_a_termination():
     replay, rows = filled(1, [(3, "terminated")])
-    assert_array_equal(replay.rows(np.arange(2, 4)).obs, np.array([row.obs for row in rows[-2:]], np.float32))
+    check(replay, rows[-2:])
 
 
 # From the second of four rows, or of an open episode's four so far: three rows are left.
-def offsets(end: str) -> np.ndarray:
-    """How often each k = 0, 1, … comes up from the second of four rows."""
+@pytest.mark.parametrize(
+    ("end", "beyond", "mass"),
+    [("terminated", [GAMMA**3], 1), ("truncated", [], 1 - GAMMA**3), ("open", [], 1 - GAMMA**3)],
+)
+def test_offsets_are_geometric_with_the_self_loop_beyond_a_termination_and_renormalised_otherwise(
+    end, beyond, mass
+):
     replay, _ = filled(20, [(2, "terminated"), (4, end)])
-    numbers = np.full(DRAWS, 4)
-    return np.bincount(replay.ahead(np.random.default_rng(0), numbers, GAMMA) - 4)
-
-
-def test_offsets_are_geometric_and_beyond_a_termination_lies_the_self_loop():
-    expected = np.append((1 - GAMMA) * GAMMA ** np.arange(3), GAMMA**3)
-    counts = offsets("terminated")
-    assert len(counts) == 4
-    assert close(counts, expected)
-
-
-@pytest.mark.parametrize("end", ["truncated", "open"])
-def test_offsets_are_geometric_and_renormalised_before_a_time_limit(end):
-    expected = (1 - GAMMA) * GAMMA ** np.arange(3) / (1 - GAMMA**3)
-    counts = offsets(end)
-    assert len(counts) == 3
+    counts = np.bincount(replay.ahead(np.random.default_rng(0), np.full(DRAWS, 4), GAMMA) - 4)
+    expected = np.array([*(1 - GAMMA) * GAMMA ** np.arange(3), *beyond]) / mass
+    assert len(counts) == len(expected)
     assert close(counts, expected)
 
 
@@ -177,36 +163,17 @@ def test_only_live_rows_are_drawn(capacity, episodes, scheme, initial_states):
     replay, rows = filled(capacity, episodes)
     sampling = Sampling(GAMMA, scheme=scheme, initial_states=initial_states)
     drawn = replay.draw(np.random.default_rng(0), (4, 25), sampling)
-    assert drawn.obs.shape == (4, 25, 3)
-    assert drawn.action.shape == (4, 25, 1)
+    assert (drawn.obs.shape, drawn.action.shape, drawn.reward.shape) == ((4, 25, 3), (4, 25, 1), (4, 25))
     live = {tuple(np.array([*row.obs, *row.action, *row.next_obs], np.float32)) for row in rows[-capacity:]}
     found = np.concatenate(drawn[:3], axis=-1).reshape(100, -1)
     assert {tuple(row) for row in found} <= live
-
-
-@given(capacity=st.integers(2, 15), episodes=episodes())
-def test_rewards_stay_with_their_rows_also_through_a_checkpoint(capacity, episodes):
-    replay, expected = Replay(SPEC, capacity), []
-    for length, end in episodes:
-        for step in range(length):
-            over = step == length - 1
-            ends = {"terminated": over and end == "terminated", "truncated": over and end == "truncated"}
-            replay.add(np.ones(2), np.ones(1), np.ones(2), len(expected) + 0.5, **ends)
-            # The absorbing state gives nothing.
-            expected += [len(expected) + 0.5, 0.0] if ends["terminated"] else [len(expected) + 0.5]
-    again = Replay(SPEC, capacity)
-    again.restore(replay.oldest, replay.export(replay.oldest, replay.count))
-    numbers = np.arange(replay.oldest, replay.count)
-    assert_array_equal(replay.rows(numbers).reward, expected[-capacity:])
-    assert_array_equal(again.rows(numbers).reward, expected[-capacity:])
 
 
 def test_a_uniform_draw_takes_all_rows_alike():
     replay, _ = filled(5, [(2, "terminated"), (3, "truncated"), (2, "open")])
     drawn = replay.draw(np.random.default_rng(0), (DRAWS,), Sampling(GAMMA))
     # The five newest of eight rows have the names 4 to 8.
-    counts = np.bincount(drawn.obs[:, 0].astype(int))[4:]
-    assert close(counts, np.full(5, 1 / 5))
+    assert close(np.bincount(drawn.obs[:, 0].astype(int))[4:], np.full(5, 1 / 5))
 
 
 def test_geometric_draws_from_starts_see_the_occupancy_of_an_episode():
@@ -217,7 +184,7 @@ def test_geometric_draws_from_starts_see_the_occupancy_of_an_episode():
     assert close(counts, np.append(GAMMA**3, (1 - GAMMA) * GAMMA ** np.arange(3)))
 
 
-def test_where_an_episodes_start_was_overwritten_its_oldest_row_stands_in():
+def test_if_an_episodes_start_was_overwritten_its_oldest_row_stands_in():
     replay, _ = filled(3, [(5, "truncated")])
     sampling = Sampling(1e-6, scheme="geometric", initial_states="starts")  # so small that every offset is 0
     drawn = replay.draw(np.random.default_rng(0), (100,), sampling)

@@ -140,7 +140,8 @@ def threads_asked(args: list[str]) -> int:
     if value is None and folder is not None:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             value = str(json.loads((Path(folder) / "config.json").read_text()).get("threads"))
-    return int(value) if value and value.isdigit() and int(value) else threads()
+    # Longer numbers are refused later, with all other settings.
+    return int(value) if value and value.isdecimal() and len(value) < 9 and int(value) else threads()
 
 
 if __name__ == "__main__":

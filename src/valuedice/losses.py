@@ -12,17 +12,17 @@ from jax import Array
 from valuedice.networks import Params, critic
 from valuedice.types import Metrics, Spec
 
-# Keeps the norm of a zero gradient differentiable.
 NORM_EPS = 1e-12
+"""Makes the norm of a zero gradient differentiable."""
 
 
 def weighted_mean(x: Array, weight: Array | None) -> Array:
-    """E x; a row of zero weight is dropped, however large its x."""
+    """Mean of x; `weight` holds probabilities. Rows of zero weight are dropped, however large x is."""
     return jnp.mean(x) if weight is None else jnp.sum(jnp.where(weight > 0, weight * x, 0.0))
 
 
 def gradient_penalty(critic: Callable[[Array], Array], rows: Array, *, one_sided: bool = False) -> Array:
-    """E (‖∇critic(row)‖ - 1)², one norm a row (Gulrajani et al., 2017); one-sided, slopes below 1 cost nothing."""
+    """E (‖∇critic(row)‖ - 1)² (Gulrajani et al., 2017). If one-sided, norms below 1 are not penalised."""
     gradients = jax.vmap(jax.grad(critic))(rows)
     norms = jnp.sqrt(jnp.sum(gradients**2, axis=1) + NORM_EPS)
     excess = jnp.maximum(norms - 1, 0.0) if one_sided else norms - 1
@@ -30,21 +30,23 @@ def gradient_penalty(critic: Callable[[Array], Array], rows: Array, *, one_sided
 
 
 def interpolate(rows: list[Array], key: Array) -> Array:
-    """Random points between expert and replay rows; without replay, between pairs of expert rows."""
+    """Random points between expert and replay rows; without replay rows, between pairs of expert rows."""
     expert, other = rows[0], rows[1] if len(rows) == 2 else jnp.roll(rows[0], 1, axis=0)
     mix = jax.random.uniform(key, (len(expert), 1))
     return mix * expert + (1 - mix) * other
 
 
 def blind_to(critic: Callable[[Array], Array], column: int | None) -> Callable[[Array], Array]:
-    """The same function, whose slope along one column is not seen."""
+    """The same function without gradient along one column. For penalties this is the absorbing mark: apart from it,
+    the absorbing row is all zeros, amid the normalised observations. A bounded slope along the mark would limit how
+    much worse than these it can be, and dying would pay."""
     if column is None:
         return critic
     return lambda row: critic(row.at[column].set(jax.lax.stop_gradient(row[column])))
 
 
 def absorbing_row(spec: Spec) -> Array:
-    """[s, a] of the absorbing state: its mark, and the fixed action."""
+    """[s, a] of the absorbing state: zeros except for the absorbing mark."""
     return jnp.zeros(spec.obs_size + 1 + spec.action_size).at[spec.obs_size].set(1.0)
 
 
@@ -58,11 +60,8 @@ def discriminator_loss(
     *,
     one_sided: bool = False,
 ) -> tuple[Array, Metrics]:
-    """Minus the objective of GAIL (Equation 5) for h = sigmoid(logit) on rows [s, a], and the gradient penalty, but
-    for the slope along the column `free`.
-
-    Its optimum is the log ratio of the densities of `expert` and `other`.
-    """
+    """Minus GAIL's objective (Equation 5) for h = sigmoid(logit) on rows [s, a], plus the gradient penalty, which
+    ignores the column `free`. The optimal logit is the log density ratio of `expert` and `other`."""
     logit = jax.vmap(partial(critic, params))(jnp.concatenate([expert, other]))
     logit_expert, logit_other = jnp.split(logit, [len(expert)])
     cross_entropy = jnp.mean(jax.nn.softplus(-logit_expert)) + jnp.mean(jax.nn.softplus(logit_other))

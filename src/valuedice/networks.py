@@ -1,11 +1,12 @@
 """Multilayer perceptrons as plain pytrees, and the two kinds of policy on top of them.
 
-Every function here is about *one* row; callers `vmap`, so that rows cannot mix.
+Networks, policies and critics take one row. Callers map them over rows, so no reshape can mix two rows up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
@@ -15,12 +16,12 @@ from jax import Array
 
 from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, Spec
 
-# Expert actions of exactly ±1 are common and atanh(1) is infinite: a likelihood is taken this far inside.
 ACTION_EPS = 1e-6
+"""Likelihoods clip actions this far inside ±1. Expert actions of ±1 are common, and atanh(1) is infinite."""
 
 
 class Dense(NamedTuple):
-    """One layer; `bias` is None where an offset cannot matter."""
+    """One layer. `bias` is None if the layer has no bias."""
 
     kernel: Array
     bias: Array | None
@@ -28,24 +29,20 @@ class Dense(NamedTuple):
 
 Params = list[Dense]
 Tree = TypeVar("Tree")
-"""Parameters in any arrangement."""
+"""Any pytree of parameters."""
 
 
 def mlp_init(key: Array, sizes: Sequence[int], *, output_bias: bool = True) -> Params:
-    """Orthogonal kernels, zero biases."""
+    """Layers with orthogonal kernels and zero biases."""
     keys = jax.random.split(key, len(sizes) - 1)
     orthogonal = jax.nn.initializers.orthogonal()
-    params = []
-    for index, (key_layer, fan_in, fan_out) in enumerate(zip(keys, sizes[:-1], sizes[1:], strict=True)):
-        last = index == len(sizes) - 2
-        bias = jnp.zeros(fan_out) if output_bias or not last else None
-        params.append(Dense(orthogonal(key_layer, (fan_in, fan_out)), bias))
-    return params
+    layers = zip(keys, pairwise(sizes), strict=True)
+    params = [Dense(orthogonal(each, shape), jnp.zeros(shape[1])) for each, shape in layers]
+    return params if output_bias else [*params[:-1], params[-1]._replace(bias=None)]
 
 
 def mlp(params: Params, x: Array, *, standardize: bool = False) -> Array:
-    """Dense layers with ReLU between them, and before it, if asked for, a standardisation of each row's features
-    (layer normalisation without parameters of its own)."""
+    """Dense layers with ReLU between them. `standardize` adds layer normalisation without learned parameters."""
     for index, layer in enumerate(params):
         x = x @ layer.kernel
         if layer.bias is not None:
@@ -56,40 +53,44 @@ def mlp(params: Params, x: Array, *, standardize: bool = False) -> Array:
 
 
 def standardized(x: Array) -> Array:
-    """With mean 0 and standard deviation 1."""
+    """Shifts and scales a vector to mean 0 and standard deviation 1."""
     x = x - jnp.mean(x)
     return x * jax.lax.rsqrt(jnp.mean(x**2) + 1e-6)
 
 
 def adam_init(params: Any) -> optax.OptState:
-    """Fresh moments."""
+    """The optimiser state before the first step."""
     return optax.scale_by_adam().init(params)
 
 
 def adam_step(
     lr: float | Array, params: Tree, gradient: Tree, moments: optax.OptState
 ) -> tuple[Tree, optax.OptState]:
-    """One step of Adam *down* the gradient; a negative `lr` goes up."""
+    """One Adam step down the gradient; with a negative `lr`, up."""
     step, moments = optax.scale_by_adam().update(cast(optax.Updates, gradient), moments)
     return jax.tree.map(lambda value, change: value - lr * change, params, step), moments
 
 
-def critic_init(key: Array, obs_size: int, action_size: int, hidden: Sequence[int]) -> Params:
-    """A scalar function of [s, a], where s carries the absorbing mark.
-
-    Without an output bias: ValueDICE's objective does not change when a constant is added to ν.
-    """
-    return mlp_init(key, (obs_size + 1 + action_size, *hidden, 1), output_bias=False)
+def critic_init(key: Array, spec: Spec, hidden: Sequence[int], *, output_bias: bool = True) -> Params:
+    """Layers of a scalar function of [s, a]; s includes the absorbing mark."""
+    return mlp_init(key, (spec.obs_size + 1 + spec.action_size, *hidden, 1), output_bias=output_bias)
 
 
 def state_actions(obs: Array, action: Array) -> Array:
-    """[s, a] of each row: what critics and discriminators see."""
+    """[s, a] of each row: the input of critics and discriminators."""
     return jnp.concatenate([obs, action], axis=-1)
 
 
 def critic(params: Params, row: Array) -> Array:
-    """A number for one row [s, a]: ν, or the logit of a discriminator."""
+    """ν, or the logit of a discriminator, at one row [s, a]."""
     return mlp(params, row)[0]
+
+
+def map_rows(function: Callable[..., Any], *rows: Array | None, chunked: bool = False) -> Any:
+    """Applies a function of one row to all rows; `chunked`, some thousands at a time, for whole data sets."""
+    if chunked:
+        return jax.lax.map(lambda row: function(*row), rows, batch_size=4096)
+    return jax.vmap(function)(*rows)
 
 
 class TanhGaussian(NamedTuple):
@@ -99,28 +100,28 @@ class TanhGaussian(NamedTuple):
     log_std: Array
 
     def mode(self) -> Array:
-        """The action of the mean, which evaluation takes."""
+        """The mean action, used for evaluation."""
         return jnp.tanh(self.location)
 
     def sample(self, noise: Array) -> Array:
-        """Reparameterised: a differentiable function of standard normal `noise`."""
+        """A reparameterised sample: a differentiable function of standard normal `noise`."""
         return jnp.tanh(self.location + jnp.exp(self.log_std) * noise)
 
     def log_prob(self, action: Array, clip: float = ACTION_EPS) -> Array:
-        """Finite at ±1: an action is taken to be at least so far inside."""
+        """log π(a|s), with actions clipped to [-1 + clip, 1 - clip]."""
         u = jnp.arctanh(jnp.clip(action, -1 + clip, 1 - clip))
         gaussian = jax.scipy.stats.norm.logpdf(u, self.location, jnp.exp(self.log_std))
         return jnp.sum(gaussian - log_tanh_slope(u))
 
     def entropy(self, noise: Array) -> Array:
-        """Of the tanh-Gaussian, by the one sample that `noise` gives: there is no closed form."""
+        """A one-sample estimate from `noise`; the entropy has no closed form."""
         u = self.location + jnp.exp(self.log_std) * noise
         gaussian = 0.5 * jnp.log(2 * jnp.pi * jnp.e) + self.log_std
         return jnp.sum(gaussian + log_tanh_slope(u))
 
 
 def log_tanh_slope(u: Array) -> Array:
-    """log(1 - tanh²u), without the cancellation."""
+    """log(1 - tanh²u), numerically stable."""
     return 2 * (jnp.log(2.0) - u - jax.nn.softplus(-2 * u))
 
 
@@ -130,25 +131,25 @@ class Categorical(NamedTuple):
     logits: Array
 
     def probs(self) -> Array:
-        """π(·|s)."""
+        """Probabilities of all actions."""
         return jax.nn.softmax(self.logits)
 
     def log_prob(self, action: Array) -> Array:
-        """Of a one-hot action."""
+        """log π(a|s) of a one-hot action."""
         return jnp.sum(action * jax.nn.log_softmax(self.logits))
 
     def entropy(self) -> Array:
-        """Exact."""
+        """Exact entropy."""
         return -jnp.sum(self.probs() * jax.nn.log_softmax(self.logits))
 
 
 def actor_init(key: Array, obs_size: int, action_size: int, hidden: Sequence[int], discrete: bool) -> Params:
-    """The policy never acts in the absorbing state, so it does not see its mark."""
+    """The policy's layers. The absorbing mark is not an input: the policy never acts in the absorbing state."""
     return mlp_init(key, (obs_size, *hidden, action_size if discrete else 2 * action_size))
 
 
 def gaussian_policy(params: Params, obs: Array) -> TanhGaussian:
-    """π(·|s) for actions in (-1, 1); log-std bounded by a tanh."""
+    """π(·|s) for continuous actions in (-1, 1). A tanh bounds the log standard deviation."""
     location, raw = jnp.split(mlp(params, obs[:-1]), 2)
     log_std = LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (jnp.tanh(raw) + 1)
     return TanhGaussian(location, log_std)
@@ -160,7 +161,7 @@ def categorical_policy(params: Params, obs: Array) -> Categorical:
 
 
 def log_likelihood(params: Params, spec: Spec, obs: Array, action: Array, clip: float = ACTION_EPS) -> Array:
-    """log π(a|s) of rows; continuous actions at the bound are taken to be `clip` inside."""
+    """log π(a|s) of each row. Continuous actions are clipped to [-1 + clip, 1 - clip]."""
     if spec.discrete:
         return jax.vmap(lambda row, taken: categorical_policy(params, row).log_prob(taken))(obs, action)
     return jax.vmap(lambda row, taken: gaussian_policy(params, row).log_prob(taken, clip))(obs, action)
@@ -169,18 +170,15 @@ def log_likelihood(params: Params, spec: Spec, obs: Array, action: Array, clip: 
 def expected_value(
     value: Callable[[Array], Array], actor: Params, obs: Array, noise: Array | None
 ) -> tuple[Array, Array]:
-    """E_{a~π(·|s)} value([s, a]) of one row, and the action part at which a penalty should look.
-
-    With `noise`, by one reparameterised sample of a Gaussian policy, and that action; without, exactly over
-    all discrete actions, and π(·|s). In the absorbing state the action is fixed: no gradient reaches π.
-    """
+    """E_{a~π(·|s)} value([s, a]) of one row, and the action for the gradient penalty. With `noise`, both use one
+    reparameterised action. Without, the expectation over discrete actions is exact, and the penalty uses π(·|s) as
+    the action. In the absorbing state the action is fixed: no gradient reaches π."""
     absorbing = obs[-1] > 0.5
     if noise is not None:
-        action = gaussian_policy(actor, obs).sample(noise)
-        action = jnp.where(absorbing, 0.0, action)
+        action = jnp.where(absorbing, 0.0, gaussian_policy(actor, obs).sample(noise))
         return value(jnp.concatenate([obs, action])), action
     probs = categorical_policy(actor, obs).probs()
-    # In the absorbing state all of them are the fixed action, and any weights give its value.
+    # In the absorbing state all candidates are the fixed action, and any weights give its value.
     actions = jnp.where(absorbing, 0.0, jnp.eye(probs.size))
     values = jax.vmap(lambda action: value(jnp.concatenate([obs, action])))(actions)
     expectation = jnp.where(absorbing, 1 / probs.size, probs) @ values
@@ -188,7 +186,7 @@ def expected_value(
 
 
 def policy_entropy(params: Params, spec: Spec, obs: Array, key: Array) -> Array:
-    """Mean entropy of π(·|s) over rows of observations, the absorbing state left out."""
+    """Mean entropy of π(·|s) over all rows except absorbing states."""
     if spec.discrete:
         entropy = jax.vmap(lambda row: categorical_policy(params, row).entropy())(obs)
     else:

@@ -1,4 +1,4 @@
-"""What environments have shown: the replay buffer, and rollouts of the current policy."""
+"""The replay buffer, and rollouts of the current policy."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from valuedice.types import Rollout, Sampling, Spec, Transition
 
 
 class Replay:
-    """A ring buffer of the newest `capacity` rows, with the boundaries of their episodes. A terminating s′ becomes
-    the absorbing state, which is followed by its self-loop.
+    """A ring buffer of the newest `capacity` rows, which knows where their episodes begin and end. If an episode
+    terminates, its last s′ becomes the absorbing state, and one row with the absorbing state's self-loop follows.
 
-    A row's number counts all rows ever added; its slot is that number modulo the capacity.
+    Rows are numbered in the order in which they are added. A row's slot is its number modulo the capacity.
     """
 
     def __init__(self, spec: Spec, capacity: int) -> None:
         # A terminated episode writes two rows at once.
         self.capacity = max(capacity, 2)
-        # Pages of untouched memory cost nothing, so a large capacity is free until it is used.
+        # The system allocates zeroed memory on first use, so a large capacity costs nothing until it is filled.
         self.obs = np.zeros((self.capacity, spec.obs_size + 1), np.float32)
         self.action = np.zeros((self.capacity, spec.action_size), np.float32)
         self.next_obs = np.zeros((self.capacity, spec.obs_size + 1), np.float32)
@@ -28,9 +28,9 @@ class Replay:
         self.first = np.zeros(self.capacity, np.int64)
         """Number of the first row of the row's episode."""
         self.last = np.zeros(self.capacity, np.int64)
-        """Number of the last row of the episode, or -1 while the episode is open."""
+        """Number of the last row of the row's episode; -1 while the episode is open."""
         self.looped = np.zeros(self.capacity, bool)
-        """Whether that last row is the absorbing state's self-loop."""
+        """Whether that last row is a self-loop of the absorbing state."""
         self.count = 0
         self.episode_start = 0
 
@@ -47,8 +47,8 @@ class Replay:
         terminated: bool,
         truncated: bool,
     ) -> None:
-        """Adds one normalised observation and one encoded action. `truncated` closes an episode that did not end in
-        the task. The reward in the absorbing state is 0."""
+        """Adds one transition, with normalised observations and an encoded action. The reward in the absorbing
+        state is 0."""
         slot = self._append()
         self.obs[slot, :-1], self.obs[slot, -1] = obs, 0
         self.action[slot], self.reward[slot] = action, reward
@@ -61,7 +61,7 @@ class Replay:
             self._close(terminated)
 
     def _append(self, rows: int = 1) -> Any:
-        """Slots of new rows; one number for one row."""
+        """Slots of new rows of the open episode: an integer for one row, otherwise an array."""
         slots = (
             self.count % self.capacity if rows == 1 else np.arange(self.count, self.count + rows) % self.capacity
         )
@@ -79,17 +79,17 @@ class Replay:
         self.count = self.episode_start = 0
 
     def cut(self) -> None:
-        """Closes the open episode, if any, as a time limit would."""
+        """Truncates the open episode, if there is one."""
         if self.count > self.episode_start:
             self._close(terminated=False)
 
     @property
     def oldest(self) -> int:
-        """Number of the oldest row that is still here."""
+        """Number of the oldest row in the buffer."""
         return max(0, self.count - self.capacity)
 
     def rows(self, numbers: np.ndarray) -> Transition:
-        """The transitions of these numbers."""
+        """The transitions with these numbers."""
         slots = numbers % self.capacity
         return Transition(self.obs[slots], self.action[slots], self.next_obs[slots], self.reward[slots])
 
@@ -104,11 +104,11 @@ class Replay:
 
     @property
     def width(self) -> int:
-        """Columns of such a matrix."""
+        """Number of columns of an exported matrix."""
         return 2 * self.obs.shape[1] + self.action.shape[1] + 2
 
     def restore(self, first: int, matrix: np.ndarray) -> None:
-        """Appends exported rows, of which the first has the number `first`; call it in the order of the numbers."""
+        """Appends exported rows, numbered from `first`. Call it in the order of the numbers."""
         if not self.count:
             self.count = self.episode_start = first
         widths = np.cumsum([self.obs.shape[1], self.action.shape[1], self.obs.shape[1], 1])
@@ -125,9 +125,8 @@ class Replay:
                     self._close(terminated=end[-1, 0] == 2)
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sampling: Sampling) -> Transition:
-        """Random rows. Both terms of ValueDICE's and DualDICE's objective see the same rows, so their weights need
-        not be exact: a start is drawn by drawing a row and taking the start of its episode. DAC compares them with
-        the expert's rows, which it draws in the same way."""
+        """Random rows. Geometric sampling from starts takes the start of a random row's episode, so it favours long
+        episodes. This is harmless: ValueDICE and DualDICE use the same rows in both terms of their objectives."""
         numbers = rng.integers(self.oldest, self.count, shape)
         if sampling.scheme == "geometric":
             if sampling.initial_states == "starts":
@@ -136,10 +135,8 @@ class Replay:
         return self.rows(numbers)
 
     def ahead(self, rng: np.random.Generator, numbers: np.ndarray, discount: float) -> np.ndarray:
-        """Numbers k rows further in the same episode, k = 0, 1, … ~ Geometric(1-γ).
-
-        Beyond the end lies the absorbing state if the task ended; otherwise the draw is renormalised.
-        """
+        """Numbers of the rows k steps later in the same episode, k = 0, 1, … ~ Geometric(1-γ). If the episode
+        terminated, steps past its end stay in the self-loop; otherwise k is drawn from the recorded steps only."""
         slots = numbers % self.capacity
         last = np.where(self.last[slots] < 0, self.count - 1, self.last[slots])
         mass = np.where(self.looped[slots], 1.0, 1 - discount ** (last - numbers + 1))
@@ -148,7 +145,7 @@ class Replay:
 
 
 class Rollouts:
-    """The newest rows of several environments, as many as one update learns from."""
+    """The newest steps of parallel environments: the data of one on-policy update."""
 
     def __init__(self, spec: Spec, times: int, environments: int) -> None:
         shape = (times, environments)
@@ -157,7 +154,7 @@ class Rollouts:
         self.next_obs = np.zeros((*shape, spec.obs_size + 1), np.float32)
         self.ended = np.zeros(shape, bool)
         self.count = 0
-        """Steps in time ever added; the rollout is complete at each multiple of its length."""
+        """Number of calls of `add`; a rollout is complete at each multiple of `times`."""
 
     def add(
         self,
@@ -168,8 +165,8 @@ class Rollouts:
         terminated: np.ndarray,
         truncated: np.ndarray,
     ) -> None:
-        """One normalised observation and one encoded action of each environment. A terminating s′ becomes the
-        absorbing state."""
+        """Adds one step of each environment, with normalised observations and encoded actions. If an episode
+        terminates, its last s′ becomes the absorbing state."""
         slot = self.count % len(self.obs)
         self.obs[slot, :, :-1], self.obs[slot, :, -1] = obs, 0
         self.action[slot] = action
@@ -179,21 +176,20 @@ class Rollouts:
         self.count += 1
 
     def cut(self, environment: int) -> None:
-        """Ends the open episode of one environment as a time limit would."""
+        """Truncates the open episode of one environment."""
         if self.count:
             self.ended[(self.count - 1) % len(self.obs), environment] = True
 
     def newest(self) -> Rollout:
-        """A copy, in the order of time once the rollout is complete. Its shape is always the same: as long as there
-        are too few rows, they are repeated."""
+        """A copy of the rollout, in time order once it is complete. Until then, steps repeat to fill the shape."""
         times = np.arange(len(self.obs)) % min(self.count, len(self.obs))
         return Rollout(self.obs[times], self.action[times], self.next_obs[times], self.ended[times])
 
     def save(self) -> tuple[dict[str, np.ndarray], int]:
-        """What `restore` needs."""
+        """The arrays and the count that `restore` takes."""
         return {"obs": self.obs, "action": self.action, "next_obs": self.next_obs, "ended": self.ended}, self.count
 
     def restore(self, arrays: dict[str, np.ndarray], count: int) -> None:
-        """Continues from saved arrays."""
+        """Continues from what `save` returned."""
         self.obs[:], self.action[:], self.next_obs[:] = arrays["obs"], arrays["action"], arrays["next_obs"]
         self.ended[:], self.count = arrays["ended"], count

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commanding import ENDS, ROWS, pendulum, store, with_entry
+from commanding import ENDS, ROWS, pendulum, store
+from tasks import box, linear_policy
 
 from valuedice import load_demos
 from valuedice.demos import shipped_demos
@@ -15,10 +16,12 @@ pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def test_inspect_reports_what_training_would_refuse(run):
-    store(actions=with_entry(pendulum()["actions"], np.nan))
+    actions = pendulum()["actions"]
+    actions[4, 0] = np.nan
+    store(actions=actions)
     result = run("demos", "inspect", "demos.npz")
     assert result.code == 0
-    assert "actions: 1 entry that is no finite number, first NaN at row 1, column 0 of episode 1" in result.out
+    assert "actions: 1 non-finite entry, first NaN at row 1, column 0 of episode 1" in result.out
 
 
 def test_inspect_without_a_name_lists_what_is_shipped(run):
@@ -28,51 +31,47 @@ def test_inspect_without_a_name_lists_what_is_shipped(run):
 
 
 def test_inspect_compares_with_an_environment(run):
-    store()
-    assert "findings: none" not in run("demos", "inspect", "demos.npz").out  # s′ and the next s differ
+    store(actions=np.full((ROWS, 1), 2.5))
     report = run("demos", "inspect", "demos.npz", "--env", "CartPole-v1").out
     assert "observations have 3 features, those of CartPole-v1 4" in report
     assert "actions are continuous, those of CartPole-v1 discrete" in report
-    store(actions=np.full((ROWS, 1), 2.5))
     assert "actions out of bounds: 6 entries" in run("demos", "inspect", "demos.npz", "--env", "Pendulum-v1").out
 
 
 def test_converted_demonstrations_hold_the_same_episodes(run):
-    rows = pendulum()
     np.savez("d4rl.npz", **pendulum(terminations=None, truncations=None, terminals=np.zeros(ROWS), timeouts=ENDS))
     result = run("demos", "convert", "d4rl.npz", "own.npz")
-    assert result.code == 0
-    assert result.out == "own.npz: 2 episodes, 6 steps, mean return 7.5\n"
+    assert (result.code, result.out) == (0, "own.npz: 2 episodes, 6 steps, mean return 7.5\n")
     back = load_demos("own.npz")
     assert [len(episode) for episode in back.episodes] == [3, 3]
     together = np.concatenate([episode.observations for episode in back.episodes])
-    np.testing.assert_allclose(together, rows["observations"], rtol=1e-6)
+    np.testing.assert_allclose(together, pendulum()["observations"], rtol=1e-6)
+    assert run("demos", "convert", "d4rl.npz", "one.npz", "--episodes", 1).out.startswith(
+        "one.npz: 1 episodes, 3 steps"
+    )
 
 
-def test_conversion_refuses_to_overwrite(refused):
+COLLECT = ("demos", "collect", "--env", "Pendulum-v1", "--episodes", 1, "--policy")
+
+
+def test_nothing_is_overwritten_or_written_where_there_is_no_folder(refused):
     store()
     Path("own.npz").write_text("precious")
     assert "own.npz exists" in refused("demos", "convert", "demos.npz", "own.npz")
-    command = ("demos", "collect", "--policy", "random", "--env", "Pendulum-v1", "--episodes", 1)
-    assert "own.npz exists" in refused(*command, "--out", "own.npz")
-
-
-def test_conversion_into_a_missing_folder_is_refused(refused):
-    store()
+    assert "own.npz exists" in refused(*COLLECT, "random", "--out", "own.npz")
     assert "cannot write" in refused("demos", "convert", "demos.npz", "no/own.npz")
 
 
-def authors() -> None:
+def test_the_ambiguity_of_dones_is_one_warning_of_one_line(run):
     rows = pendulum()
     names = {"states": rows["observations"], "next_states": rows["next_observations"], "dones": ENDS}
     np.savez("authors.npz", **names, actions=rows["actions"])
-
-
-def test_the_ambiguity_of_dones_is_one_warning_of_one_line(run):
-    authors()
     result = run("demos", "inspect", "authors.npz")
     assert result.code == 0
-    assert result.err.startswith("valuedice: warning: authors.npz: `dones` does not tell")
+    assert result.err.startswith(
+        "valuedice: warning: authors.npz: dones do not distinguish termination from a time limit"
+    )
+    assert "(set --dones-are to truncated or terminated)" in result.err
     assert result.err.count("\n") == 1
     for dones_are, said in (("terminated", "2 terminated"), ("truncated", "0 terminated")):
         result = run("demos", "inspect", "authors.npz", "--dones-are", dones_are)
@@ -80,9 +79,18 @@ def test_the_ambiguity_of_dones_is_one_warning_of_one_line(run):
         assert said in result.out
 
 
-def test_collecting_refuses_what_it_cannot_do(refused):
-    command = ("demos", "collect", "--env", "Pendulum-v1", "--out", "own.npz", "--episodes")
-    assert "0 episodes" in refused(*command, 0, "--policy", "random")
-    assert "negative" in refused(*command, 1, "--policy", "random", "--seed", -1)
-    assert "no policy at nobody" in refused(*command, 1, "--policy", "nobody")
-    assert "no function 'nowhere:act'" in refused(*command, 1, "--policy", "nowhere:act")
+@pytest.mark.parametrize("policy", ["random", "policy.safetensors", "mine:act"])
+def test_what_a_policy_a_function_or_chance_does_is_recorded(policy, run):
+    linear_policy(box(3, 1, -2, 2)).save(Path("policy.safetensors"))
+    Path("mine.py").write_text("def act(obs):\n    return obs[:1]\n")
+    assert run(*COLLECT, policy, "--out", "own.npz").out.startswith("own.npz: 1 episodes, 200 steps, mean return -")
+    assert [len(episode) for episode in load_demos("own.npz").episodes] == [200]
+
+
+def test_what_cannot_be_recorded_is_refused(refused):
+    command = (*COLLECT, "random", "--out", "own.npz")
+    assert "--episodes is 0; it must be at least 1" in refused(*command, "--episodes", 0)
+    assert "--seed is -1; it must be at least 0" in refused(*command, "--seed", -1)
+    assert "--noise is 1.0; it must be at least 0 and below 1" in refused(*command, "--noise", 1)
+    assert "no policy at nobody" in refused(*command, "--policy", "nobody")
+    assert "no function 'nowhere:act'" in refused(*command, "--policy", "nowhere:act")

@@ -53,7 +53,6 @@ def test_episodes_that_end_at_different_times_keep_their_own_returns_and_lengths
 @pytest.mark.parametrize(
     ("policy", "episodes", "error"),
     [(POLICY, 10, RuntimeError), (linear_policy(box(2, 1)), 2, InputError), (POLICY, 2, None)],
-    ids=["the third cannot be made", "the policy does not fit", "all is well"],
 )
 def test_every_environment_that_was_made_is_closed(policy, episodes, error):
     made: list[Countdown] = []

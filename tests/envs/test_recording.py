@@ -44,9 +44,8 @@ def test_noise_disturbs_actions_within_their_bounds(mean, noise):
 
 
 def test_noise_replaces_a_share_of_discrete_actions():
-    actions = np.concatenate(
-        [e.actions for e in collect_demos(lambda _: 1, "CartPole-v1", 100, noise=0.5).episodes]
-    )
+    demos = collect_demos(lambda _: 1, "CartPole-v1", 100, noise=0.5)
+    actions = np.concatenate([episode.actions for episode in demos.episodes])
     # Half are random, half of these are the other action.
     assert actions.mean() == pytest.approx(0.75, abs=5 * np.sqrt(0.75 * 0.25 / len(actions)))
 

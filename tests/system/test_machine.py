@@ -1,4 +1,4 @@
-"""Threads, and compiled code that outlives the process: both are about other processes, so these start some."""
+"""Threads, and compiled code that outlives the process: both concern whole processes, so these tests start some."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
-from valuedice import machine
+from valuedice.cli import threads_asked
 from valuedice.errors import InputError
-from valuedice.machine import THREADS, cache_folder, cores, limit_threads, threads
+from valuedice.system import machine
+from valuedice.system.machine import THREADS, cache_folder, cores, limit_threads, threads
 
 CLEAN = {name: value for name, value in os.environ.items() if name not in (*THREADS, "JAX_COMPILATION_CACHE_DIR")}
 
 BUSY = """
 import time
-from valuedice.cli import dispatch, threads_asked
-from valuedice.machine import limit_threads
+from valuedice.cli import threads_asked
+from valuedice.system.machine import limit_threads
 limit_threads(threads_asked(["--threads", "1"]))
 import jax, jax.numpy as jnp, numpy as np
 x = jnp.ones((1500, 1500))
@@ -44,51 +46,41 @@ def test_one_thread_keeps_xla_and_numpy_to_one_core():
     assert float(run(BUSY)) < 1.15
 
 
-def test_threads_are_as_many_as_cores_unless_told(monkeypatch):
-    monkeypatch.delenv("NPROC", raising=False)
-    assert threads() == cores()
-    monkeypatch.setenv("NPROC", "7")
-    assert threads() == 7
-    monkeypatch.setenv("NPROC", "many")
-    assert threads() == cores()
+def test_threads_are_as_many_as_cores_unless_the_environment_says_otherwise(monkeypatch):
+    for number, expected in (("", cores()), ("7", 7), ("many", cores())):
+        monkeypatch.setenv("NPROC", number)
+        assert threads() == expected
 
 
-def test_threads_that_come_too_late_are_refused(monkeypatch):
+def test_threads_that_are_limited_too_late_are_refused(monkeypatch):
     monkeypatch.delenv("NPROC", raising=False)
-    monkeypatch.setitem(sys.modules, "numpy", sys)
-    with pytest.raises(InputError, match="come too late, numpy is loaded; set NPROC and OPENBLAS_NUM_THREADS"):
+    with pytest.raises(InputError, match="but numpy is loaded; set NPROC and OPENBLAS_NUM_THREADS"):
         limit_threads(cores() + 1)
     limit_threads(cores())
 
 
 def test_a_resumed_run_takes_the_threads_that_it_had(tmp_path):
     (tmp_path / "config.json").write_text('{"threads": 5}')
-    code = f"from valuedice.cli import threads_asked; print(threads_asked(['--resume', {str(tmp_path)!r}]))"
-    assert run(code) == "5"
-    code = f"from valuedice.cli import threads_asked; print(threads_asked(['--resume={tmp_path}', '--threads=2']))"
-    assert run(code) == "2"
-
-
-def test_the_command_line_loads_numpy_after_it_has_set_the_threads():
-    assert run("import sys, valuedice.cli; print('numpy' in sys.modules)") == "False"
+    assert threads_asked(["--resume", str(tmp_path)]) == 5
+    assert threads_asked([f"--resume={tmp_path}", "--threads=2"]) == 2
 
 
 COMPILES = """
 import jax
-from valuedice.machine import keep_compiled
+from valuedice.system.machine import keep_compiled
 keep_compiled()
 jax.jit(lambda x: x * 3 + 1)(2.0)
 print(jax.config.jax_compilation_cache_dir)
 """
 
 
-def test_compiled_code_is_kept_in_the_users_cache(tmp_path):
-    folder = Path(run(COMPILES, XDG_CACHE_HOME=str(tmp_path)))
-    assert folder.is_relative_to(tmp_path / "valuedice" / "compiled")
-    kept = {path: path.stat().st_mtime_ns for path in folder.glob("*-cache")}
-    assert kept
-    assert run(COMPILES, XDG_CACHE_HOME=str(tmp_path)) == str(folder)
-    assert {path: path.stat().st_mtime_ns for path in folder.glob("*-cache")} == kept
+def test_compiled_code_is_kept_in_the_users_cache_and_used_again(tmp_path):
+    kept: list[dict[Path, int]] = []
+    for _ in range(2):
+        folder = Path(run(COMPILES, XDG_CACHE_HOME=str(tmp_path)))
+        assert folder.is_relative_to(tmp_path / "valuedice" / "compiled")
+        kept.append({path: path.stat().st_mtime_ns for path in folder.glob("*-cache")})
+    assert kept[0] == kept[1] != {}
 
 
 @pytest.mark.parametrize(
@@ -96,8 +88,6 @@ def test_compiled_code_is_kept_in_the_users_cache(tmp_path):
     [("version", lambda _: "0.0"), ("cpu", lambda _: "another one"), ("threads", lambda: 99)],
 )
 def test_other_versions_processors_and_threads_have_folders_of_their_own(name, other, tmp_path, monkeypatch):
-    import jax
-
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     chosen: dict[str, object] = {}
@@ -109,17 +99,15 @@ def test_other_versions_processors_and_threads_have_folders_of_their_own(name, o
     assert chosen["jax_compilation_cache_dir"] != before
 
 
-def test_a_place_that_jax_was_told_of_is_respected(tmp_path):
-    place = str(tmp_path / "mine")
+def test_a_folder_that_jax_was_told_of_is_respected_and_one_that_cannot_be_made_is_done_without(tmp_path):
+    place, blocked = str(tmp_path / "mine"), tmp_path / "file"
     assert run(COMPILES, JAX_COMPILATION_CACHE_DIR=place, XDG_CACHE_HOME=str(tmp_path / "xdg")) == place
     assert not (tmp_path / "xdg").exists()
-
-
-def test_a_cache_that_cannot_be_made_is_done_without(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    assert run(COMPILES, XDG_CACHE_HOME=str(tmp_path / "file")) == "None"
+    blocked.write_text("in the way")
+    assert run(COMPILES, XDG_CACHE_HOME=str(blocked)) == "None"
 
 
 def test_the_cache_is_in_the_home_folder_unless_the_system_names_another(monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
-    assert cache_folder() == Path.home() / ".cache" / "valuedice"
+    for root, expected in (("", Path.home() / ".cache" / "valuedice"), ("/cache", Path("/cache/valuedice"))):
+        monkeypatch.setenv("XDG_CACHE_HOME", root)
+        assert cache_folder() == expected

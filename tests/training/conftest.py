@@ -9,18 +9,16 @@ import pytest
 from resuming import train
 
 import valuedice as vd
-from valuedice.demos import Demos
-from valuedice.training.run import Run
 
 
 @pytest.fixture(scope="session")
-def pendulum() -> Demos:
+def pendulum() -> vd.Demos:
     return vd.load_demos("pendulum", episodes=1)
 
 
 @pytest.fixture(scope="session")
-def finished(pendulum, tmp_path_factory) -> Run:
-    """A short run that nothing interrupted. Leave its folder as it is."""
+def finished(pendulum, tmp_path_factory) -> vd.Run:
+    """A short run that nothing interrupted; its folder stays as it is."""
     return train(pendulum, "Pendulum-v1", tmp_path_factory.mktemp("finished") / "run")
 
 

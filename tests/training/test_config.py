@@ -32,7 +32,9 @@ def test_config_json_holds_every_stored_field_and_nothing_twice(whole):
     content, stored = dict(pairs), [entry.name for entry in stored_fields()]
     assert [name for name, _ in pairs] == ["format", "algorithm", "hyperparameters", *stored, "fingerprints"]
     assert not {name for name, _ in content["hyperparameters"]} & set(content)
-    assert {"out", "resume", "quiet", "on_evaluation", "loggers"} == {f.name for f in fields(TrainConfig)} - {*stored}
+    assert {"out", "resume", "quiet", "on_evaluation", "loggers"} == {f.name for f in fields(TrainConfig)} - {
+        *stored
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,11 @@ def test_a_resolved_config_has_every_default_and_stays_as_it_is(name, settings):
         ("value-dice", NO_DEMOS | PENDULUM, "no demonstrations given; name .* with `demos`"),
         ("value-dice", {"target_return": 9.0}, "value-dice learns without rewards; omit `target_return`"),
         ("bc", {"replay_data": "pendulum"}, "bc does not use replay data .*; omit `replay_data`"),
-        ("value-dice", PENDULUM | {"steps": 4}, "4 steps end before the first update, at step 5; .* `training_starts`"),
+        (
+            "value-dice",
+            PENDULUM | {"steps": 4},
+            "4 steps end before the first update, at step 5; .* `training_starts`",
+        ),
         ("gail", PENDULUM | {"steps": 3}, "4 steps end before the first update, at step 8; .* `rollout`"),
         ("value-dice", {"updates": 0}, "`updates` is 0; it must be finite and at least 1"),
         ("value-dice", PENDULUM | {"steps": 0}, "`steps` is 0"),

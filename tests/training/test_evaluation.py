@@ -23,7 +23,9 @@ class Indifferent(gym.Env[Any, Any]):
         self.observation_space, self.action_space = spaces.Box(-10, 10, (3,)), spaces.Box(-2, 2, (1,))
         self.steps = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.steps = 0
         return self.np_random.normal(size=3).astype(np.float32), {}

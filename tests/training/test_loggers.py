@@ -124,7 +124,9 @@ def test_if_a_callback_or_logger_raises_the_run_ends_with_that_and_is_saved(who,
     assert same(tmp_path / "run", whole)
 
 
-def test_a_callback_that_raises_while_divergence_is_likely_keeps_the_good_checkpoint(pendulum, tmp_path, monkeypatch):
+def test_a_callback_that_raises_while_divergence_is_likely_keeps_the_good_checkpoint(
+    pendulum, tmp_path, monkeypatch
+):
     train(pendulum, "Pendulum-v1", tmp_path / "run", steps=8)
     monkeypatch.setattr("valuedice.training.stopping.LEAST_SAMPLE_SIZE", 2.0)
     with pytest.raises(ZeroDivisionError):

@@ -79,12 +79,17 @@ def test_offline_training_touches_no_environment(pendulum, monkeypatch):
     run = train(pendulum)
     assert all_finite(run)
     assert [(row["step"], row["updates"]) for row in run.metrics] == [(0, 75 * n) for n in range(1, 7)]
-    assert {row[name] for row in run.metrics for name in ("return_mean", "return_std", "normalized_return")} == {None}
+    assert {row[name] for row in run.metrics for name in ("return_mean", "return_std", "normalized_return")} == {
+        None
+    }
 
 
 def test_offline_evaluation_changes_nothing_but_the_returns(pendulum):
     blind = train(pendulum, updates=8)
-    seeing = [train(pendulum, updates=8, eval_env="Pendulum-v1"), train(pendulum, "Pendulum-v1", offline=True, updates=8)]
+    seeing = [
+        train(pendulum, updates=8, eval_env="Pendulum-v1"),
+        train(pendulum, "Pendulum-v1", offline=True, updates=8),
+    ]
     assert blind.metrics[-1]["return_mean"] is None
     for run in seeing:
         assert same(blind.policy, run.policy)

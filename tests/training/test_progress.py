@@ -1,24 +1,49 @@
-"""What a person sees of a run, in a terminal."""
+"""What a person sees of a run, in a terminal and elsewhere."""
 
 import io
 import re
+from dataclasses import replace
 from functools import partial
 
+from resuming import train
 from rich.console import Console
 
-from valuedice.progress import Watch
+from valuedice.training.progress import Display
 
 
 def test_the_bar_fits_a_narrow_terminal(monkeypatch):
-    monkeypatch.setattr("valuedice.progress.Console", partial(Console, force_terminal=True, width=80))
+    monkeypatch.setattr("valuedice.training.progress.Console", partial(Console, force_terminal=True, width=80))
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     row = {"return_mean": 4099.4, "return_std": 81.2, "kl_estimate": 0.1714}
-    with Watch("auto", "dual-dice on HalfCheetah-v5", 20_000, "steps", "expert 4150", 0) as watch:
-        watch.advance(12_345)
-        watch.evaluated(row)
+    with Display("dual-dice on HalfCheetah-v5", 20_000, "steps", goal="expert 4150") as display:
+        display.advance(12_345)
+        display.evaluated(row)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).splitlines()
     # The last frame: the bar with its numbers in one line, the evaluation whole in the next.
     bar, result = [line for line in shown if line.strip()][-2:]
     assert re.search(r"dual-dice on HalfCheetah-v5 .* 12,345/20,000 \d+ steps/s", bar)
     assert result.rstrip() == "return 4099 ± 81 (expert 4150), KL 0.171"
+
+
+def test_progress_away_from_a_terminal_is_a_line_for_each_evaluation(pendulum, capsys):
+    train(pendulum, "Pendulum-v1", quiet=False, steps=12)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    lines = shown.err.splitlines()
+    assert [line.partition(", ")[0] for line in lines] == [
+        f"value-dice on Pendulum-v1: {n}/12 steps" for n in (4, 8, 12)
+    ]
+    assert all("return -" in line and "KL" in line and "steps/s" in line and "min left" in line for line in lines)
+    assert "\x1b" not in shown.err
+
+
+def test_quiet_training_shows_nothing(pendulum, capsys):
+    train(pendulum, updates=2)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "")
+
+
+def test_a_name_in_brackets_is_shown_as_it_is(pendulum, capsys):
+    train(replace(pendulum, source="[bold]demos[/x].npz"), updates=2, quiet=False)
+    assert capsys.readouterr().err.startswith("value-dice on [bold]demos[/x].npz: 2/2 updates")

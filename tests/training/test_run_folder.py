@@ -47,7 +47,9 @@ def test_the_config_says_how_to_repeat_the_run(whole, pendulum):
 
 def test_a_folder_that_holds_a_run_is_refused_and_left_as_it_is(whole, pendulum):
     before = content(whole)
-    with pytest.raises(InputError, match="already holds a run; choose another `out`, remove that folder, or resume it"):
+    with pytest.raises(
+        InputError, match="already holds a run; choose another `out`, remove that folder, or resume it"
+    ):
         train(pendulum, out=whole)
     assert content(whole) == before
 
@@ -111,7 +113,10 @@ def test_a_folder_in_use_is_refused(pendulum, tmp_path):
     ("settings", "says"),
     [
         ({"env": "CartPole-v1"}, "observations have 3 features, those of CartPole-v1 4"),
-        ({"env": "Pendulum-v1", "eval_env": "CartPole-v1"}, "CartPole-v1 has other observations or actions than Pend"),
+        (
+            {"env": "Pendulum-v1", "eval_env": "CartPole-v1"},
+            "CartPole-v1 has other observations or actions than Pend",
+        ),
         ({"replay_data": vd.load_demos("cartpole")}, "observations have 4 features, those of .* 3"),
         ({"demos": 5}, "demonstrations are 5; give a name, a path, or what load_demos returns"),
         ({"demos": "pendulum", "episodes": 99}, "99.*11"),

@@ -52,7 +52,9 @@ def test_a_run_interrupted_before_its_first_evaluation_continues_too(pendulum, w
 
 
 def test_without_a_folder_an_interrupted_run_says_that_nothing_was_saved(pendulum):
-    with pytest.raises(Interrupted, match="stopped after 4 steps; nothing was saved, because the run has no folder$"):
+    with pytest.raises(
+        Interrupted, match="stopped after 4 steps; nothing was saved, because the run has no folder$"
+    ):
         train(pendulum, "Pendulum-v1", on_evaluation=interrupting(4))
 
 

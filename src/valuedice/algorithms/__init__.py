@@ -1,4 +1,4 @@
-"""One file an algorithm. Any object that keeps `protocol.Algorithm` can be trained; these have names."""
+"""The algorithms, one per file. `train` takes any object that implements `protocol.Algorithm`; these have names."""
 
 from collections.abc import Callable
 
@@ -18,10 +18,10 @@ ALGORITHMS: dict[str, Callable[..., AnyAlgorithm]] = {
     "dual-dice": DualDICE,
     "gail": GAIL,
 }
-"""What `valuedice train` can name: algorithms that imitate."""
+"""Algorithms of `valuedice train`: they learn from demonstrations."""
 
 REWARD_LEARNERS: dict[str, Callable[..., AnyAlgorithm]] = {"sac": SAC}
-"""What `valuedice expert` can name: algorithms that learn from rewards."""
+"""Algorithms of `valuedice expert`: they learn from rewards."""
 
 __all__ = [
     "ALGORITHMS",
@@ -41,6 +41,6 @@ __all__ = [
 
 
 def algorithm_name(algorithm: AnyAlgorithm) -> str:
-    """The name on the command line; for an algorithm from outside, the name of its class."""
+    """The name on the command line; for any other algorithm, the name of its class."""
     named = ALGORITHMS | REWARD_LEARNERS
     return next((name for name, kind in named.items() if type(algorithm) is kind), type(algorithm).__qualname__)

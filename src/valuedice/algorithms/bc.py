@@ -2,9 +2,8 @@
 
     max_π  E_{(s,a)~D} log π(a|s)
 
-With few demonstrations the likelihood is soon learned by heart, so what keeps the policy smooth decides: weight
-decay, the orthogonal penalty, and, where there is more than one demonstration, stopping when held-out ones become
-less likely.
+With few demonstrations the policy soon overfits, so regularisation matters: weight decay, the orthogonal penalty,
+and, given more than one demonstration, early stopping on held-out episodes.
 """
 
 from __future__ import annotations
@@ -18,21 +17,13 @@ import optax
 from jax import Array
 
 from valuedice.algorithms.protocol import Diagnosis
-from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
-from valuedice.errors import InputError
+from valuedice.algorithms.settings import check
 from valuedice.losses import orthogonal_penalty, weighted_mean
-from valuedice.networks import (
-    Params,
-    actor_init,
-    adam_init,
-    adam_step,
-    log_likelihood,
-    policy_entropy,
-)
+from valuedice.networks import Params, actor_init, adam_init, adam_step, log_likelihood, policy_entropy
 from valuedice.types import Batch, Data, Metrics, Sampling, Spec, Transition
 
 WINDOW = 500
-"""Updates over which the loss on held-out rows is averaged before it is compared."""
+"""Number of updates over which the held-out loss is averaged."""
 
 
 @jax.tree_util.register_dataclass
@@ -41,70 +32,70 @@ class State:
     """Everything that an update changes."""
 
     learning: Params
+    """The parameters in training."""
     actor: Params
-    """The policy: what is learning, as it was when held-out actions were most likely; without any, as it is."""
+    """The policy: the parameters with the lowest held-out loss so far; the latest without held-out data."""
     opt: optax.OptState
     window_loss: Array
-    """Sum over the open window of the loss on held-out rows."""
+    """Sum of the held-out losses in the current window."""
     best_loss: Array
     stale: Array
-    """Windows since the best one."""
+    """Number of windows since the best one."""
     updates: Array
     spec: Spec = field(metadata={"static": True})
 
 
 @dataclass(frozen=True)
 class BC:
-    """Behavioural cloning: maximum likelihood of the expert's actions. It never looks at an environment."""
+    """Behavioural cloning: maximum likelihood of the expert's actions. It never acts in an environment."""
 
     lr: float = 1e-3
-    """Step size."""
+    """Step size of the policy."""
     weight_decay: float = 0.0
-    """Decay of the weights for each unit of step size (as in AdamW)."""
+    """Decoupled weight decay, as in AdamW."""
     orthogonal_penalty: float = 0.0
-    """Weight of the orthogonal penalty."""
+    """Weight of the orthogonal penalty on the policy."""
     action_clip: float = 1e-2
-    """How far inside its bounds an action at the bound is taken to be: its likelihood there is infinite."""
+    """Clip expert actions to this distance from ±1, where the likelihood is unbounded."""
     held_out: float = 0.1
     """Fraction of episodes held out for early stopping (at least one; none if there is only one episode)."""
     patience: int = 20
-    """Windows of 500 updates without a better loss on held-out episodes, after which training stops."""
+    """Stop after this many windows of 500 updates without a lower held-out loss."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers."""
     batch_size: int = 256
     """Rows in one update."""
 
     pace = None
-    remedies = "a smaller step (`lr`), or a larger `action_clip`"
+    remedies = "a smaller `lr`, or a larger `action_clip`"
 
     def __post_init__(self) -> None:
-        check_positive(self, "lr", "action_clip", "batch_size", "patience")
-        check_not_negative(self, "weight_decay", "orthogonal_penalty")
-        check_hidden(self.hidden)
-        check_share(self, "held_out")
-        if self.action_clip >= 1:
-            raise InputError(f"action_clip is {self.action_clip}; actions span [-1, 1], so it must be below 1")
+        check(self, "positive and finite", "lr", "batch_size", "patience")
+        check(self, "finite and not negative", "weight_decay", "orthogonal_penalty")
+        check(self, "above 0 and below 1", "action_clip")
+        check(self, "at least 0 and below 1", "held_out")
+        check(self, "one or more positive widths", "hidden")
 
     @classmethod
     def paper(cls) -> BC:
-        """As in the paper's offline comparison: the regularisation and the step of ValueDICE's policy."""
+        """The paper's offline comparison: the step size and regularisation of ValueDICE's policy."""
         return cls(lr=1e-5, orthogonal_penalty=1e-4, weight_decay=0.0, action_clip=1e-6, held_out=0.0)
 
     @property
     def data(self) -> Data:
-        """Expert rows without the absorbing state, in which the policy never acts."""
+        """Expert rows without the absorbing state, because the policy never acts there."""
         return Data(self.batch_size, Sampling(absorbing="none"), held_out=self.held_out)
 
     def init(self, key: Array, spec: Spec) -> State:
-        """Fresh network and optimiser."""
+        """A new network and optimiser."""
         actor = actor_init(key, spec.obs_size, spec.action_size, self.hidden, spec.discrete)
         return State(
             learning=actor,
-            # A copy: a compiled update reuses the memory of its state, which no two parts may share.
+            # A copy, because the arrays of a state must not share memory.
             actor=jax.tree.map(jnp.copy, actor),
             opt=adam_init(actor),
             window_loss=jnp.zeros(()),
-            # Finite, as all of a state is.
+            # Not infinity: non-finite numbers in a state count as divergence.
             best_loss=jnp.full((), jnp.finfo(jnp.float32).max),
             stale=jnp.zeros((), jnp.int32),
             updates=jnp.zeros((), jnp.int32),
@@ -116,7 +107,7 @@ class BC:
         return -jnp.mean(log_likelihood(actor, spec, rows.obs, rows.action, self.action_clip))
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
-        """A step down the loss and its regularisation; then, a look at held-out rows."""
+        """One gradient step on the regularised loss, then early stopping on held-out rows."""
 
         def regularised(actor: Params) -> tuple[Array, Metrics]:
             loss, orthogonal = self.loss(actor, state.spec, batch.expert), orthogonal_penalty(actor)
@@ -125,7 +116,7 @@ class BC:
         gradient, metrics = jax.grad(regularised, has_aux=True)(state.learning)
         learning, opt = adam_step(self.lr, state.learning, gradient, state.opt)
         decay = self.lr * self.weight_decay
-        # Biases set where the policy is, not how steep: they do not decay.
+        # Only kernels decay: biases do not make the policy steeper.
         learning = [
             layer._replace(kernel=layer.kernel - decay * old.kernel)
             for layer, old in zip(learning, state.learning, strict=True)
@@ -137,10 +128,10 @@ class BC:
         return self.compare(state, loss), metrics | {"held_out_minibatch_loss": loss}
 
     def compare(self, state: State, loss: Array) -> State:
-        """At the end of a window, keeps the policy if held-out actions were never more likely.
+        """At the end of a window, keeps the parameters if the held-out loss is the lowest so far.
 
-        In the first window it is simply the latest. When patience has run out, nothing changes it any more: when
-        one evaluates, and so stops, must not decide what is learned.
+        During the first window the policy is always the latest. Once patience has run out, the policy stays fixed,
+        so it does not matter at which later evaluation the run stops.
         """
         total = state.window_loss + loss
         ended = state.updates % WINDOW == 0
@@ -155,10 +146,8 @@ class BC:
         )
 
     def diagnose(self, state: State, batch: Batch) -> Diagnosis:
-        """The policy's loss on all rows, and on the held-out ones if there are any; whether to stop.
-
-        There is no divergence estimate: a likelihood knows nothing about the states that the policy leads to.
-        """
+        """The loss on all expert rows and on held-out rows, and whether to stop. There is no `kl_estimate`: the
+        likelihood says nothing about the states that the policy visits."""
         expert, clip = batch.expert, self.action_clip
         likelihood = log_likelihood(state.actor, state.spec, expert.obs, expert.action, clip)
         entropy = policy_entropy(state.actor, state.spec, expert.obs, jax.random.key(0))

@@ -2,9 +2,10 @@
 
     min_π max_D  E_dE log D + E_dπ log(1 - D)
 
-For a fixed π the best D has the logit log dE/dπ. That logit, log D - log(1-D), is the reward, so that the return
-of π is -KL(dπ ‖ dE): it may be positive or negative, and neither a long nor a short episode pays by itself. The
-policy learns by PPO, which needs fresh rollouts of its own: no algorithm here takes more environment steps.
+For a fixed π, the optimal D has the logit log dE/dπ (Equations 5 and 6 of arXiv:1912.05032). The reward is this
+logit, log D - log(1-D), and its mean under dπ is -KL(dπ ‖ dE). It can have either sign, so it favours neither long
+nor short episodes. PPO learns the policy, from a new rollout for each update. Of the algorithms here, GAIL needs
+the most environment steps.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from jax import Array
 from valuedice.algorithms.ppo import PPO, values
 from valuedice.algorithms.ppo import State as PPOState
 from valuedice.algorithms.protocol import Diagnosis
-from valuedice.algorithms.settings import MEASURING, check_hidden, check_not_negative, check_positive
+from valuedice.algorithms.settings import MEASURING, check
 from valuedice.losses import absorbing_row, discriminator_loss, weighted_mean
-from valuedice.networks import Params, adam_init, adam_step, critic, mlp_init, policy_entropy, state_actions
+from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, policy_entropy, state_actions
 from valuedice.types import Batch, Data, Metrics, Pace, Rollout, Sampling, Spec
 
 LEARNER = PPO()
 
 
 def policy_rows(rollout: Rollout, discount: float) -> tuple[Array, Array]:
-    """The rows [s, a] of dπ, and their weights: each row of the rollout counts 1, and is followed by a self-loop of
-    the absorbing state that counts γ/(1-γ) where the task ended and nothing where it went on."""
+    """Rows [s, a] of dπ, and their probabilities. Each step of the rollout has weight 1; for each there is also a
+    self-loop of the absorbing state, of weight γ/(1-γ) if the episode terminated there, otherwise 0."""
     rows = state_actions(rollout.obs, rollout.action)
     rows = rows.reshape(-1, rows.shape[-1])
     terminated = rollout.next_obs[..., -1].ravel()
@@ -59,55 +60,51 @@ class State:
 
 @dataclass(frozen=True)
 class GAIL:
-    """Generative adversarial imitation learning (arXiv:1606.03476), on policy, by PPO.
+    """Generative adversarial imitation learning (arXiv:1606.03476), on-policy, with PPO.
 
-    The absorbing state weighs the same on both sides: γ/(1-γ) ordinary rows for each episode that ended in the
-    task, the expert's or the policy's, which is what the flow of the discounted occupancy needs.
+    For each terminated episode, of the expert or the policy, the absorbing state counts as γ/(1-γ) rows: its exact
+    weight in the discounted occupancy.
     """
 
     discriminator_lr: float = 1e-3
     """Step size of the discriminator."""
     discriminator_steps: int = 8
-    """Steps of the discriminator in one update."""
+    """Discriminator steps in one update."""
     discriminator_batch: int = 512
-    """Rows of the expert, and as many of the rollout, in one such step."""
+    """Expert rows in one discriminator step, and as many rows of the rollout."""
     gradient_penalty: float = 10.0
-    """Weight of the gradient penalty on the discriminator's logit."""
+    """Weight of the gradient penalty on the discriminator."""
     discriminator_hidden: tuple[int, ...] = (128, 128)
-    """Widths of the hidden layers of the discriminator."""
+    """Widths of the discriminator's hidden layers."""
     ppo: PPO = LEARNER
-    """How the policy learns."""
+    """Settings of PPO, which learns the policy."""
 
-    remedies = (
-        "a smaller step of the policy (`actor_lr`) or of the discriminator (`discriminator_lr`), or a larger "
-        "`gradient_penalty`"
-    )
+    remedies = "a smaller `actor_lr` or `discriminator_lr`, or a larger `gradient_penalty`"
 
     def __post_init__(self) -> None:
-        check_positive(self, "discriminator_lr", "discriminator_steps", "discriminator_batch")
-        check_not_negative(self, "gradient_penalty")
-        check_hidden(self.discriminator_hidden)
+        check(self, "positive and finite", "discriminator_lr", "discriminator_steps", "discriminator_batch")
+        check(self, "finite and not negative", "gradient_penalty")
+        check(self, "one or more positive widths", "discriminator_hidden")
 
     @property
     def pace(self) -> Pace:
-        """One update for each rollout; samples of the policy are exploration enough."""
+        """One update per rollout. Actions are sampled from the policy, without further noise."""
         shape = (self.ppo.rollout // self.ppo.environments, self.ppo.environments)
         return Pace(1, self.ppo.rollout, 0, self.ppo.rollout, noise=None, rollout=shape)
 
     @property
     def data(self) -> Data:
-        """Expert rows for all steps of the discriminator: uniform, with the absorbing state's exact weight."""
+        """Expert rows for all discriminator steps: uniform, with the exact weight of the absorbing state."""
         return Data(self.discriminator_steps * self.discriminator_batch, Sampling(self.ppo.discount))
 
     def init(self, key: Array, spec: Spec) -> State:
-        """Fresh networks and optimisers."""
+        """New networks and optimisers."""
         key, key_ppo, key_discriminator = jax.random.split(key, 3)
-        sizes = (spec.obs_size + 1 + spec.action_size, *self.discriminator_hidden, 1)
-        discriminator = mlp_init(key_discriminator, sizes)
+        discriminator = critic_init(key_discriminator, spec, self.discriminator_hidden)
         return State(self.ppo.init(key_ppo, spec), discriminator, adam_init(discriminator), key, spec)
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
-        """One rollout: steps of the discriminator, then PPO on the rewards that it gives."""
+        """Trains the discriminator on one rollout, then PPO with the new logits as rewards."""
         key, key_rows, key_mix = jax.random.split(state.key, 3)
         discriminator, moments, metrics = self.discriminate(state, batch, key_rows, key_mix)
         logit = partial(critic, discriminator)
@@ -120,22 +117,19 @@ class GAIL:
     def discriminate(
         self, state: State, batch: Batch, key_rows: Array, key_mix: Array
     ) -> tuple[Params, optax.OptState, Metrics]:
-        """Teaches the discriminator to tell the expert's rows from those of the rollout."""
+        """Trains the discriminator to distinguish expert rows from rows of the rollout."""
         shape = (self.discriminator_steps, self.discriminator_batch)
         expert = state_actions(batch.expert.obs, batch.expert.action).reshape(*shape, -1)
         rows, weights = policy_rows(batch.rollout, self.ppo.discount)
         chosen = jax.random.choice(key_rows, len(rows), shape, p=weights)
-        # But for its mark, the absorbing state is all zeros, where the middle of the demonstrations lies too. A
-        # slope of 1 along the mark would let the two differ by no more than 1, and it would be better to die than
-        # to be unlike the expert in any other way.
-        mark = state.spec.obs_size
+        mark = state.spec.obs_size  # not penalised, see `blind_to`
 
         def body(
             networks: tuple[Params, optax.OptState], now: tuple[Array, Array, Array]
         ) -> tuple[tuple[Params, optax.OptState], Metrics]:
             (params, moments), (theirs, numbers, key) = networks, now
             gradient, metrics = jax.grad(discriminator_loss, has_aux=True)(
-                params, theirs, rows[numbers], key, self.gradient_penalty, mark
+                params, theirs, rows[numbers], key, self.gradient_penalty, free=mark
             )
             return adam_step(self.discriminator_lr, params, gradient, moments), metrics
 
@@ -145,11 +139,8 @@ class GAIL:
         return params, moments, jax.tree.map(jnp.mean, metrics)
 
     def diagnose(self, state: State, batch: Batch) -> Diagnosis:
-        """What a user without rewards can watch, on the newest rows of the policy and all rows of the expert.
-
-        `kl_estimate` is minus the mean reward, KL(dπ ‖ dE) as far as the discriminator knows it. Values are
-        (1-γ) V: the mean reward that the policy believes to come.
-        """
+        """Measures on the newest rollout and all expert rows. `kl_estimate` is minus the mean reward, the
+        discriminator's estimate of KL(dπ ‖ dE). Values are (1-γ) V, on the scale of one reward."""
         key_entropy = jax.random.fold_in(state.key, MEASURING)
         logit = jax.vmap(partial(critic, state.discriminator))
         rows, weights = policy_rows(batch.rollout, self.ppo.discount)

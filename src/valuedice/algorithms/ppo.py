@@ -1,9 +1,9 @@
-"""Proximal policy optimisation: reinforcement learning on fresh rollouts (Schulman et al., arXiv:1707.06347).
+"""Proximal policy optimisation: on-policy reinforcement learning (Schulman et al., arXiv:1707.06347).
 
     max_π  E min( ρ A, clip(ρ, 1-ε, 1+ε) A ),   ρ = π(a|s) / π_old(a|s)
 
 A is the advantage of an action, by generalised advantage estimation (arXiv:1506.02438) with a learned value
-function. There are no rewards here: another algorithm gives one for each row of the rollout (`step`).
+function. The caller of `step` supplies the rewards, one for each row of the rollout.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from valuedice.algorithms.settings import check_hidden, check_not_negative, check_positive, check_share
+from valuedice.algorithms.settings import check
 from valuedice.errors import InputError
 from valuedice.networks import (
     Dense,
@@ -33,23 +33,21 @@ from valuedice.networks import (
 )
 from valuedice.types import Metrics, Rollout, Spec
 
-# Of the policy's last layer at first: all states begin with nearly the same, central action.
 FIRST_OUTPUT = 0.01
-# Keeps the deviation of equal advantages, and the norm of a zero gradient, from dividing by zero.
+"""Initial scale of the policy's last layer: at first, all states get nearly the same, central action."""
 EPS = 1e-8
-# Of the logarithm of a ratio: a narrow policy that moves makes some actions so unlikely that e^ would overflow.
-FARTHEST_RATIO = 20.0
-# Of the step size, from one update to the next.
-FASTEST_CHANGE = 1.5
+"""Avoids division by zero, for equal advantages or a zero gradient."""
+MAX_LOG_RATIO = 20.0
+"""Bound on |log ρ|: if a narrow policy moves, e^ could overflow."""
+MAX_CHANGE = 1.5
+"""Largest factor by which the step size changes from one update to the next."""
 
 
 def advantages(
     reward: Array, value: Array, next_value: Array, ended: Array, discount: float, trace: float
 ) -> Array:
-    """A_t = δ_t + γλ A_{t+1}, δ_t = r_t + γ V(s_{t+1}) - V(s_t); time is the first axis.
-
-    The sum stops where an episode ends, and at the end of the rollout: what comes after is `next_value`.
-    """
+    """A_t = δ_t + γλ A_{t+1}, δ_t = r_t + γ V(s_{t+1}) - V(s_t); time is the first axis. At the end of an episode
+    or of the rollout, the sum stops, and `next_value` stands for what follows."""
     delta = reward + discount * next_value - value
 
     def back(later: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -61,32 +59,32 @@ def advantages(
 
 
 def ratios(log_prob: Array, old_log_prob: Array) -> Array:
-    """ρ = π(a|s) / π_old(a|s), always finite."""
-    return jnp.exp(jnp.clip(log_prob - old_log_prob, -FARTHEST_RATIO, FARTHEST_RATIO))
+    """ρ = π(a|s) / π_old(a|s), clipped so that it is finite."""
+    return jnp.exp(jnp.clip(log_prob - old_log_prob, -MAX_LOG_RATIO, MAX_LOG_RATIO))
 
 
 def clipped_surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, clip: float) -> Array:
-    """E min(ρ A, clip(ρ) A) (Equation 7): nothing is gained by leaving the interval around the old policy."""
+    """E min(ρ A, clip(ρ) A) (Equation 7 of the PPO paper): there is no gain from moving ρ out of [1-ε, 1+ε]."""
     ratio = ratios(log_prob, old_log_prob)
     return jnp.mean(jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage))
 
 
 def clip_norm(gradient: Tree, limit: float) -> Tree:
-    """The same direction, at most so long."""
+    """Scales a gradient to a norm of at most `limit`."""
     norm = jnp.sqrt(sum(jnp.sum(part**2) for part in jax.tree.leaves(gradient)))
     scale = jnp.minimum(1.0, limit / (norm + EPS))
     return jax.tree.map(lambda part: scale * part, gradient)
 
 
 def adapted(scale: Array, change: Array, target: float) -> Array:
-    """The share of the largest step size with which the next update should change the policy as much as it ought
-    to: the divergence grows with the square of the step."""
-    return jnp.minimum(1.0, scale * jnp.clip(jnp.sqrt(target / (change + EPS)), 1 / FASTEST_CHANGE, FASTEST_CHANGE))
+    """The next scale of the step size, at most 1. The policy's KL change grows with the square of the step, so the
+    square root of target over change would bring the change to its target."""
+    return jnp.minimum(1.0, scale * jnp.clip(jnp.sqrt(target / (change + EPS)), 1 / MAX_CHANGE, MAX_CHANGE))
 
 
 def values(params: Params, obs: Array) -> Array:
-    """(1-γ) V(s) of each row, the mean reward to come: of one scale whatever the discount. The absorbing state
-    needs none, its value is known."""
+    """(1-γ) V(s) of each row: a weighted mean of future rewards, so its scale does not depend on γ. The absorbing
+    mark is not an input, because the value of the absorbing state is known."""
     return jax.vmap(lambda row: mlp(params, row[:-1])[0])(obs)
 
 
@@ -100,60 +98,57 @@ class State:
     actor_opt: optax.OptState
     value_opt: optax.OptState
     scale: Array
-    """Of the policy's step size: its share of `actor_lr`."""
+    """The policy's step size as a fraction of `actor_lr`."""
     key: Array
     spec: Spec = field(metadata={"static": True})
 
 
 @dataclass(frozen=True)
 class PPO:
-    """Proximal policy optimisation (arXiv:1707.06347): learns from rewards that it is given."""
+    """Proximal policy optimisation (arXiv:1707.06347), with rewards from the caller."""
 
     discount: float = 0.99
-    """γ."""
+    """Discount factor γ."""
     trace: float = 0.95
     """λ of generalised advantage estimation."""
     clip: float = 0.2
-    """ε: how far the probability of an action may move in one update, as a share of what it was."""
+    """Clipping range ε of the probability ratio π/π_old."""
     actor_lr: float = 3e-4
-    """Largest step size of the policy."""
+    """Largest step size of the policy; it is lowered while the policy changes too fast."""
     policy_change: float = 0.03
-    """KL(π_old ‖ π) on average over an update, which the step size is lowered to keep to: a policy that has become
-    narrow is changed by small steps."""
+    """Target for the mean KL(π_old ‖ π) in one update; the policy's step size adapts to reach it."""
     value_lr: float = 1e-3
     """Step size of the value function."""
     entropy_bonus: float = 0.0
-    """What entropy of the policy is worth, beside advantages of standard deviation 1."""
+    """Weight of the policy's entropy, relative to advantages of standard deviation 1."""
     gradient_clip: float = 0.5
-    """Longest gradient, of policy and value function each."""
+    """Largest gradient norm, for policy and value function separately."""
     epochs: int = 5
-    """Passes over a rollout."""
+    """Passes over each rollout."""
     minibatch: int = 256
-    """Rows of a rollout in one gradient."""
+    """Rows in one gradient step."""
     rollout: int = 2_048
-    """Environment steps between updates, of all environments together."""
+    """Environment steps per rollout, summed over all environments."""
     environments: int = 16
-    """Environments that are stepped side by side."""
+    """Number of parallel environments."""
     hidden: tuple[int, ...] = (128, 128)
-    """Widths of the hidden layers of policy and value function."""
+    """Widths of the hidden layers of the policy and the value function."""
 
     def __post_init__(self) -> None:
-        check_share(self, "discount")
-        for name in ("trace", "clip"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        check_positive(self, "actor_lr", "policy_change", "value_lr", "gradient_clip")
-        check_positive(self, "epochs", "minibatch", "rollout", "environments")
-        check_not_negative(self, "entropy_bonus")
+        check(self, "at least 0 and below 1", "discount")
+        check(self, "at least 0 and at most 1", "trace", "clip")
+        check(self, "positive and finite", "actor_lr", "policy_change", "value_lr", "gradient_clip")
+        check(self, "positive and finite", "epochs", "minibatch", "rollout", "environments")
+        check(self, "finite and not negative", "entropy_bonus")
+        check(self, "one or more positive widths", "hidden")
         for name in ("environments", "minibatch"):
-            if self.rollout % getattr(self, name):
+            if self.rollout % (value := getattr(self, name)):
                 raise InputError(
-                    f"rollout is {self.rollout}, {name} {getattr(self, name)}; rollout must be a multiple of {name}"
+                    f"`rollout` is {self.rollout}; it must be a multiple of `{name}`, which is {value}"
                 )
-        check_hidden(self.hidden)
 
     def init(self, key: Array, spec: Spec) -> State:
-        """Fresh networks and optimisers."""
+        """New networks and optimisers."""
         key, key_actor, key_value = jax.random.split(key, 3)
         actor = actor_init(key_actor, spec.obs_size, spec.action_size, self.hidden, spec.discrete)
         actor = [*actor[:-1], Dense(FIRST_OUTPUT * actor[-1].kernel, actor[-1].bias)]
@@ -165,8 +160,8 @@ class PPO:
     ) -> tuple[Array, Array]:
         """Values and advantages of the rows of a rollout, both times (1-γ).
 
-        Where the task ended, the absorbing state's reward goes on for ever: r/(1-γ). Where the recording ended,
-        by a time limit or because the rollout is full, V of the true last s′ stands for what would have come.
+        After termination, the absorbing state's reward r continues forever, with value r/(1-γ). After a time limit
+        or the end of the rollout, the bootstrap is V of the true last s′.
         """
         terminated = rollout.next_obs[..., -1] > 0.5
         value = jax.vmap(partial(values, value_params))(rollout.obs)
@@ -176,7 +171,7 @@ class PPO:
         return value, advantages(scaled, value, next_value, rollout.ended, self.discount, self.trace)
 
     def step(self, state: State, rollout: Rollout, reward: Array, absorbing_reward: Array) -> tuple[State, Metrics]:
-        """Epochs of minibatches on one rollout, with a reward for each of its rows (time × environments)."""
+        """Some epochs of minibatches on one rollout, with a reward for each row (time × environments)."""
         value, advantage = self.estimate(state.value, rollout, reward, absorbing_reward)
         target = advantage + value
         normal = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + EPS)
@@ -209,7 +204,7 @@ class PPO:
         networks: tuple[Any, ...],
         chosen: tuple[Array, Array],
     ) -> tuple[tuple[Any, ...], Metrics]:
-        """One gradient step of policy and value function."""
+        """One gradient step of the policy and of the value function."""
         actor, value, actor_opt, value_opt = networks
         order, key = chosen
         obs, action, old, advantage, target = (part[order] for part in rows)
@@ -220,7 +215,7 @@ class PPO:
             if self.entropy_bonus:
                 gain = gain + self.entropy_bonus * policy_entropy(actor, spec, obs, key)
             outside = jnp.mean(jnp.abs(ratios(log_prob, old) - 1) > self.clip)
-            # KL(π_old ‖ π) to second order, which single rows do not dominate.
+            # A second-order estimate of KL(π_old ‖ π), which no single row dominates.
             return -gain, {"policy_change": jnp.mean(0.5 * (log_prob - old) ** 2), "clipped": outside}
 
         def value_loss(value: Params) -> Array:

@@ -13,26 +13,26 @@ from valuedice.types import Batch, Data, Metrics, Pace, Spec
 class State(Protocol):
     """Everything that an update changes: a frozen dataclass registered with `jax.tree_util.register_dataclass`.
 
-    No two of its arrays may share memory, because a compiled update reuses the memory of the old state.
+    Its arrays must not share memory, because a compiled update reuses the memory of the old state.
     """
 
     @property
     def actor(self) -> Params:
-        """The policy's layers, as `networks.actor_init` makes them."""
+        """The policy's layers, as `networks.actor_init` creates them."""
         ...
 
 
 class Diagnosis(NamedTuple):
-    """What an algorithm knows about its own progress, without rewards. The loop reads the named fields."""
+    """An algorithm's own measures of progress, without rewards."""
 
     metrics: Metrics
-    """Further columns of `metrics.csv`, by name."""
+    """Additional columns of `metrics.csv`, by name."""
     kl_estimate: Array | None = None
-    """How far policy and expert are apart; None if the algorithm does not know."""
+    """Estimated divergence of the policy from the expert; None if the algorithm has no estimate."""
     effective_sample_size: Array | None = None
-    """Share of the rows that carries the weights; a run is stopped if it stays close to 0."""
+    """Effective fraction of the rows under the learned weights. A run is stopped if it stays close to 0."""
     converged: Array | None = None
-    """Whether nothing is left to learn; then the run ends. None if the algorithm does not know."""
+    """Whether training has converged, which ends the run; None if the algorithm cannot tell."""
 
 
 S = TypeVar("S", bound=State)
@@ -40,12 +40,12 @@ S = TypeVar("S", bound=State)
 
 @runtime_checkable
 class Algorithm(Protocol[S]):
-    """What `valuedice.train` asks of an algorithm. Any object that keeps this contract can be trained.
+    """What `valuedice.train` requires of an algorithm. It can train any object that implements this protocol.
 
-    An algorithm is a frozen dataclass. Its fields are its settings: numbers, strings, tuples of these, or further
-    such dataclasses. They are stored in `config.json`, and the algorithm must be hashable, because its methods are
-    compiled once for each setting. The methods are pure functions of JAX arrays: no I/O, no global state. The
-    random key is part of the state.
+    An algorithm is a frozen dataclass. Its fields are its settings: numbers, strings, tuples of these, or nested
+    dataclasses of the same kind. `config.json` stores them. The algorithm must be hashable, because its methods are
+    compiled once for each combination of settings. The methods are pure functions of JAX arrays: no I/O, no global
+    state. The random key is part of the state.
 
         @jax.tree_util.register_dataclass
         @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Algorithm(Protocol[S]):
         @dataclass(frozen=True)
         class Mine:
             lr: float = 1e-3
-            remedies = "a smaller step (`lr`)"
+            remedies = "a smaller `lr`"
             pace = None
             @property
             def data(self): return Data(batch_size=256)
@@ -65,38 +65,38 @@ class Algorithm(Protocol[S]):
             def update(self, state, batch): ...
             def diagnose(self, state, batch): return Diagnosis({})
 
-    The loop saves and restores the state by itself, so every algorithm stops and resumes exactly.
+    The loop saves and restores the state, so every algorithm can be stopped and resumed exactly.
     """
 
     @property
     def data(self) -> Data:
-        """What it learns from, and how rows are drawn."""
+        """What the algorithm learns from, and how rows are drawn."""
         ...
 
     @property
     def pace(self) -> Pace | None:
-        """When it acts in an environment and when it learns. None if it never acts: it then learns offline from
-        the demonstrations alone, and an environment only evaluates it."""
+        """When the algorithm acts in an environment and when it learns. None if it never acts: then it learns from
+        the demonstrations alone, and an environment is used for evaluation only."""
         ...
 
     @property
     def remedies(self) -> str:
-        """What usually helps if training diverges; settings stand in backticks."""
+        """Advice for when training diverges, with settings in backticks."""
         ...
 
     def init(self, key: Array, spec: Spec) -> S:
-        """The first state, for a task of this shape."""
+        """The initial state for a task of this shape."""
         ...
 
     def update(self, state: S, batch: Batch) -> tuple[S, Metrics]:
-        """One update on one batch: the body of a `lax.scan`. Metrics are scalars; their means are logged, and a
-        value that is not finite stops the run."""
+        """One update on one batch, inside a compiled loop. Metrics are scalars; their means are logged, and a
+        non-finite value stops the run."""
         ...
 
     def diagnose(self, state: S, batch: Batch) -> Diagnosis:
-        """Measures at an evaluation, on all of the expert's rows (with weights) and a sample of the replay data."""
+        """Measures progress at an evaluation, on all expert rows (with weights) and a sample of the replay data."""
         ...
 
 
 AnyAlgorithm = Algorithm[Any]
-"""An algorithm whose state only it knows."""
+"""An algorithm with any type of state."""

@@ -1,10 +1,10 @@
-"""Soft actor-critic: reinforcement learning of a policy that keeps its entropy (Haarnoja et al., arXiv:1812.05905).
+"""Soft actor-critic: off-policy reinforcement learning with an entropy bonus (Haarnoja et al., arXiv:1812.05905).
 
     max_π  E Σ γᵗ [ r(s, a) + α H(π(·|s)) ]
 
-Two critics Q learn the soft value of π by Bellman backups, π follows the smaller of them, and α is the price of
-entropy at which π has as much of it as it should. It learns from rewards: of the environment (`update`), or of
-whatever another algorithm makes of the rows (`step`).
+Two critics Q learn the soft value of π by Bellman backups. π maximises the smaller of the two. α adapts so that π
+keeps a target entropy. Rewards come from the environment (`update`) or from another algorithm (`step`). The
+equation numbers are those of the SAC paper.
 """
 
 from __future__ import annotations
@@ -19,13 +19,7 @@ import optax
 from jax import Array
 
 from valuedice.algorithms.protocol import Diagnosis
-from valuedice.algorithms.settings import (
-    check_finite,
-    check_hidden,
-    check_not_negative,
-    check_positive,
-    check_share,
-)
+from valuedice.algorithms.settings import check
 from valuedice.errors import InputError
 from valuedice.losses import orthogonal_penalty
 from valuedice.networks import (
@@ -33,9 +27,9 @@ from valuedice.networks import (
     actor_init,
     adam_init,
     adam_step,
+    critic_init,
     gaussian_policy,
     mlp,
-    mlp_init,
     state_actions,
 )
 from valuedice.types import Batch, Data, Metrics, Pace, Sampling, Spec, Transition
@@ -44,7 +38,7 @@ CRITICS = 2
 
 
 def soft_value(q: Array, entropy: Array, alpha: Array) -> Array:
-    """V(s) = E [Q(s, a) - α log π(a|s)] (Equation 3), of the smaller of the critics, which are the first axis."""
+    """V(s) = E [Q(s, a) - α log π(a|s)] (Equation 3), with the smaller Q; critics are the first axis."""
     return jnp.min(q, axis=0) + alpha * entropy
 
 
@@ -54,42 +48,42 @@ def critic_loss(q: Array, target: Array) -> Array:
 
 
 def actor_loss(q: Array, entropy: Array, alpha: Array, alive: Array) -> Array:
-    """J_π = E [α log π(a|s) - Q(s, a)], a a function of noise (Equation 9), over the rows where π acts at all."""
+    """J_π = E [α log π(a|s) - Q(s, a)] with reparameterised a (Equation 9), without absorbing states."""
     return -mean_where(soft_value(q, entropy, alpha), alive)
 
 
 def temperature_loss(log_alpha: Array, entropy: Array, target_entropy: float, alive: Array) -> Array:
-    """J(α) = E [-α log π(a|s) - α H̄] (Equation 18): α rises while the entropy is below H̄."""
+    """J(α) = E [-α log π(a|s) - α H̄] (Equation 18): α increases while the entropy is below H̄."""
     return jnp.exp(log_alpha) * (mean_where(entropy, alive) - target_entropy)
 
 
 def mean_where(x: Array, alive: Array) -> Array:
-    """Over the rows that are not the absorbing state."""
+    """Mean over the rows with `alive` = 1: all except absorbing states."""
     return jnp.sum(alive * x) / jnp.maximum(jnp.sum(alive), 1.0)
 
 
 def act(actor: Params, obs: Array, noise: Array) -> tuple[Array, Array]:
-    """An action of π(·|s) and the entropy there, by that sample. In the absorbing state the action is fixed and has
-    no entropy, else dying would pay; no gradient reaches π."""
+    """A sample of π(·|s), and an estimate of the entropy from it. In the absorbing state the action is fixed, and
+    the entropy is 0, otherwise dying would pay. No gradient reaches π there."""
     policy, alive = gaussian_policy(actor, obs), 1 - obs[-1]
     return alive * policy.sample(noise), alive * policy.entropy(noise)
 
 
 def q_values(critics: list[Params], obs: Array, action: Array) -> Array:
-    """Of each critic (the first axis) for each row. Standardised features bound how far a critic can be wrong about
-    actions that it has not seen, which lets it take larger steps."""
+    """Q(s, a) of each critic (the first axis) and row. Standardised features limit the error of a critic at actions
+    that it has not seen, which allows larger steps."""
     rows = state_actions(obs, action)
     q = partial(mlp, standardize=True)
     return jnp.stack([jax.vmap(partial(q, params))(rows)[:, 0] for params in critics])
 
 
 def follow(target: Any, online: Any, rate: float) -> Any:
-    """Target networks: an exponential moving average of the parameters."""
+    """Moves target networks towards the online ones (exponential moving average)."""
     return jax.tree.map(lambda slow, fast: slow + rate * (fast - slow), target, online)
 
 
 def with_expert_rows(batch: Batch, share: float) -> Transition:
-    """What an imitator learns from: rows of the replay buffer, a share of them replaced by the expert's."""
+    """The replay rows of a batch, with a fraction of them replaced by expert rows."""
     count = round(share * batch.replay.size)
     return jax.tree.map(
         lambda expert, replay: jnp.concatenate([expert[:count], replay[count:]]), batch.expert, batch.replay
@@ -114,22 +108,22 @@ class State:
 
 @dataclass(frozen=True)
 class SAC:
-    """Soft actor-critic (arXiv:1812.05905): learns from rewards, for continuous actions."""
+    """Soft actor-critic (arXiv:1812.05905): reinforcement learning for continuous actions."""
 
     discount: float = 0.99
-    """γ."""
+    """Discount factor γ."""
     critic_lr: float = 1e-3
     """Step size of the critics."""
     actor_lr: float = 1e-3
     """Step size of the policy."""
     alpha_lr: float = 1e-3
-    """Step size of the logarithm of the temperature α; with 0 it keeps its first value."""
+    """Step size of log α, where α is the entropy temperature; 0 keeps α fixed."""
     initial_alpha: float = 0.1
-    """The temperature at first: what an action's entropy is worth, in units of the reward."""
+    """Initial temperature α: the weight of the entropy in the reward."""
     target_rate: float = 0.005
-    """How far the target networks move to the critics in one update."""
+    """Fraction by which the target networks move towards the critics in one update."""
     target_entropy: float = -1.0
-    """Entropy that the policy should have, for each dimension of an action (they span [-1, 1])."""
+    """Target entropy of the policy per action dimension (actions span [-1, 1])."""
     orthogonal_penalty: float = 0.0
     """Weight of the orthogonal penalty on the policy."""
     hidden: tuple[int, ...] = (256, 256)
@@ -137,51 +131,50 @@ class SAC:
     batch_size: int = 128
     """Rows in one update."""
     updates_per_step: int = 1
-    """Updates for each environment step in which there are any."""
+    """Updates each time it learns."""
     update_every: int = 2
-    """Environment steps from one such step to the next."""
+    """Learn once every this many environment steps."""
     random_steps: int = 5_000
-    """First environment steps, taken with uniformly random actions."""
+    """Environment steps with uniformly random actions at the start."""
     training_starts: int = 5_000
     """Environment steps before the first update."""
 
-    remedies = "a smaller step of the critics (`critic_lr`) or of the policy (`actor_lr`)"
+    remedies = "a smaller `critic_lr` or `actor_lr`"
 
     def __post_init__(self) -> None:
-        check_share(self, "discount")
-        if not 0 < self.target_rate <= 1:
-            raise InputError(f"target_rate is {self.target_rate}; it must be above 0 and at most 1")
-        check_positive(self, "critic_lr", "actor_lr", "initial_alpha")
-        check_positive(self, "batch_size", "updates_per_step", "update_every")
-        check_not_negative(self, "alpha_lr", "orthogonal_penalty", "random_steps", "training_starts")
-        check_finite(self, "target_entropy")
-        check_hidden(self.hidden)
+        check(self, "at least 0 and below 1", "discount")
+        check(self, "above 0 and at most 1", "target_rate")
+        check(self, "positive and finite", "critic_lr", "actor_lr", "initial_alpha")
+        check(self, "positive and finite", "batch_size", "updates_per_step", "update_every")
+        check(self, "finite and not negative", "alpha_lr", "orthogonal_penalty", "random_steps", "training_starts")
+        check(self, "finite", "target_entropy")
+        check(self, "one or more positive widths", "hidden")
 
     @property
     def pace(self) -> Pace:
-        """Samples of the policy are exploration enough."""
+        """Actions are sampled from the policy, without further noise."""
         return Pace(self.updates_per_step, self.update_every, self.random_steps, self.training_starts, noise=None)
 
     @property
     def data(self) -> Data:
-        """Replay rows with the environment's rewards."""
+        """Replay rows with rewards of the environment, and no demonstrations."""
         return Data(self.batch_size, Sampling(self.discount), demos=False, replay="required")
 
     def init(self, key: Array, spec: Spec) -> State:
-        """Fresh networks and optimisers."""
+        """New networks and optimisers."""
         if spec.discrete:
             raise InputError(
-                "SAC, by which dac and dual-dice learn too, takes continuous actions, those of this task are "
-                "discrete; choose another task, or imitate with value-dice, bc or gail"
+                "SAC, also inside dac and dual-dice, needs continuous actions, but this task has discrete ones; "
+                "choose another task, or imitate with value-dice, bc or gail"
             )
         key, key_actor, *keys = jax.random.split(key, 2 + CRITICS)
         actor = actor_init(key_actor, spec.obs_size, spec.action_size, self.hidden, discrete=False)
-        critics = [mlp_init(each, (spec.obs_size + 1 + spec.action_size, *self.hidden, 1)) for each in keys]
+        critics = [critic_init(each, spec, self.hidden) for each in keys]
         log_alpha = jnp.log(self.initial_alpha)
         return State(
             actor=actor,
             critics=critics,
-            # Copies: a compiled update reuses the memory of its state, which no two parts may share.
+            # Copies, because the arrays of a state must not share memory.
             targets=jax.tree.map(jnp.copy, critics),
             log_alpha=log_alpha,
             actor_opt=adam_init(actor),
@@ -192,17 +185,14 @@ class SAC:
         )
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
-        """A step on the rewards of the environment, for which nothing comes after the end of a task."""
+        """One step with the environment's rewards. After termination there are none, so the value is 0."""
         return self.step(state, batch.replay, batch.replay.reward)
 
     def step(
         self, state: State, rows: Transition, reward: Array, *, absorbing: bool = False
     ) -> tuple[State, Metrics]:
-        """One step of critics, policy and temperature, in this order, with a reward for each row.
-
-        With `absorbing`, the absorbing state is a state as others are, whose rewards go on for ever and whose value
-        is learned from its self-loops; without, it has the value 0.
-        """
+        """One step of the critics, then the policy, then the temperature, with a reward for each row. `absorbing`
+        learns the value of the absorbing state from its self-loops; otherwise this value is 0."""
         key, key_next, key_now = jax.random.split(state.key, 3)
         shape = (len(rows.obs), state.spec.action_size)
         alpha = jnp.exp(state.log_alpha)
@@ -227,7 +217,7 @@ class SAC:
         def improvement(actor: Params) -> tuple[Array, Array]:
             action, entropy = jax.vmap(partial(act, actor))(rows.obs, noise)
             loss = actor_loss(q_values(critics, rows.obs, action), entropy, alpha, alive)
-            # Asked for at all only where it counts: it costs as much as a batch of rows.
+            # Computed only if used: it costs as much as a batch of rows.
             if self.orthogonal_penalty:
                 loss += self.orthogonal_penalty * orthogonal_penalty(actor)
             return loss, entropy
@@ -245,7 +235,7 @@ class SAC:
         return replace(state, **networks, **moments, log_alpha=log_alpha, key=key), metrics
 
     def diagnose(self, state: State, batch: Batch) -> Diagnosis:
-        """The spread of the critics over rows of the replay: what π believes that they are worth."""
+        """The spread of the smaller Q over replay rows."""
         q = jnp.min(q_values(state.critics, batch.replay.obs, batch.replay.action), axis=0)
         return Diagnosis({"q_std": jnp.std(q), "q_min": jnp.min(q), "q_max": jnp.max(q)})
 
@@ -253,7 +243,7 @@ class SAC:
 IMITATOR = SAC(
     critic_lr=1e-3, actor_lr=3e-4, batch_size=256, update_every=1, random_steps=1_000, training_starts=1_000
 )
-"""As it learns within DAC and DualDICE: from rewards that are themselves being learned, in few steps."""
+"""Defaults inside DAC and DualDICE, where the rewards are learned and environment steps are few."""
 
 PAPER = SAC(
     critic_lr=1e-3,
@@ -265,4 +255,4 @@ PAPER = SAC(
     random_steps=2_000,
     training_starts=1_000,
 )
-"""The same with the settings of ValueDICE's appendix; the critics' standardised features (`q_values`) stay."""
+"""Settings of the ValueDICE paper's appendix, except that the critics standardise their features (`q_values`)."""

@@ -1,45 +1,30 @@
-"""What several algorithms share about their settings: checks, and a constant."""
+"""Checks of the algorithms' settings, and the constant that their diagnoses share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, isfinite
 from typing import Any
 
 from valuedice.errors import InputError
 
 MEASURING = 2**31
-"""Folded into the key where something is measured: what is learned must not depend on it."""
+"""Folded into the random key of a diagnosis, so that measuring does not change what is learned."""
+
+LIMITS: dict[str, Callable[[Any], bool]] = {
+    "finite": isfinite,
+    "positive and finite": lambda value: 0 < value < inf,
+    "finite and not negative": lambda value: 0 <= value < inf,
+    "at least 0 and below 1": lambda value: 0 <= value < 1,
+    "at least 0 and at most 1": lambda value: 0 <= value <= 1,
+    "above 0 and below 1": lambda value: 0 < value < 1,
+    "above 0 and at most 1": lambda value: 0 < value <= 1,
+    "one or more positive widths": lambda value: len(value) > 0 and min(value) >= 1,
+}
 
 
-def check_positive(settings: Any, *names: str) -> None:
-    """Step sizes, counts."""
+def check(settings: Any, limit: str, *names: str) -> None:
+    """Raises `InputError` if one of the named settings is outside the limit, a key of `LIMITS`."""
     for name in names:
-        if not 0 < getattr(settings, name) < inf:
-            raise InputError(f"{name} is {getattr(settings, name)}; it must be positive and finite")
-
-
-def check_not_negative(settings: Any, *names: str) -> None:
-    """Weights of penalties, and counts that may be none."""
-    for name in names:
-        if not 0 <= getattr(settings, name) < inf:
-            raise InputError(f"{name} is {getattr(settings, name)}; it must be finite and not negative")
-
-
-def check_finite(settings: Any, *names: str) -> None:
-    """Numbers of either sign."""
-    for name in names:
-        if not isfinite(getattr(settings, name)):
-            raise InputError(f"{name} is {getattr(settings, name)}; it must be finite")
-
-
-def check_share(settings: Any, *names: str) -> None:
-    """Parts of a whole that leave something of the rest."""
-    for name in names:
-        if not 0 <= getattr(settings, name) < 1:
-            raise InputError(f"{name} is {getattr(settings, name)}; it must be at least 0 and below 1")
-
-
-def check_hidden(hidden: tuple[int, ...]) -> None:
-    """Widths of layers."""
-    if not hidden or min(hidden) < 1:
-        raise InputError(f"hidden is {hidden}; it must hold at least one width, each at least 1")
+        if not LIMITS[limit](value := getattr(settings, name)):
+            raise InputError(f"`{name}` is {value}; it must be {limit}")

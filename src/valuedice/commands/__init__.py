@@ -46,14 +46,16 @@ def translated(message: str, command: str) -> str:
     flags, and the call that resumes a run becomes a command."""
     renamed = {"steps": "max_steps"} if command == "expert" else {}
     message = re.sub(r"load_run\(['\"](.*?)['\"]\)\.resume\(\)", rf"valuedice {command} --resume \1", message)
-    return re.sub(r"`([a-z]\w*)`", lambda found: flag_of(renamed.get(found[1], found[1])), message)
+    message = re.sub(r"`([a-z]\w*)`", lambda found: flag_of(renamed.get(found[1], found[1])), message)
+    # What is left belongs to the messages of others.
+    return message.replace("`", "'")
 
 
 def value_of(option: str, args: list[str]) -> str | None:
     """What follows an option, before the options are read in earnest."""
     for place, arg in enumerate(args):
         name, equals, value = arg.partition("=")
-        if name == option:
+        if name.replace("_", "-") == option:
             return value if equals else "".join(args[place + 1 : place + 2])
     return None
 
@@ -65,4 +67,9 @@ def unboxed(box: str) -> str:
     start = 1 if rules[0] == 0 else 0
     sentence = " ".join(lines[start : rules[start]]).rstrip(".")
     # Where a setting was refused inside what an algorithm contains, the place in the code says nothing to a user.
-    return re.sub(r"^Error parsing algorithm\.\w+: ", "", sentence) or "bad options"
+    sentence = re.sub(r"^Error parsing algorithm\.\w+: ", "", sentence)
+    # Nobody types the None of an optional setting.
+    sentence = re.sub(
+        r"no type matching \{None\}\|(.*?) could .*? from \['(.*?)'\]\..*", r"'\2' is not \1", sentence
+    )
+    return sentence or "bad options"

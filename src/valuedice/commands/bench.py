@@ -28,7 +28,7 @@ def bench_command(args: list[str]) -> int:
     """Prints a table and writes the numbers."""
     options = parse(BenchOptions, "bench", args)
     if options.rounds < 1:
-        raise InputError(f"rounds is {options.rounds}; it must be at least 1")
+        raise InputError(f"`rounds` is {options.rounds}; it must be at least 1")
     from valuedice.bench.rounds import growth, machine, measure
     from valuedice.bench.worker import PRODUCTS
 
@@ -69,5 +69,5 @@ def write(path: Path, content: Any) -> None:
     try:
         path.write_text(json.dumps(content, indent=2) + "\n")
     except OSError as error:
-        raise InputError(f"cannot write {path} ({error.strerror}); choose another --out") from None
+        raise InputError(f"cannot write {path} ({error.strerror}); choose another `out`") from None
     say(f"written: {path}")

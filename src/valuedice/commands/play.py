@@ -40,7 +40,7 @@ def play_command(args: list[str]) -> int:
         raise InputError("no policy given; name a policy.safetensors file or a run folder")
     for name, least in (("every", 1), ("frames", 1), ("rate", 0.1), ("seed", 0)):
         if not least <= getattr(options, name) < inf:
-            raise InputError(f"{name} is {getattr(options, name)}; it must be finite and at least {least}")
+            raise InputError(f"`{name}` is {getattr(options, name)}; it must be finite and at least {least}")
     from valuedice.envs.film import beside, film, write_film
     from valuedice.policy import load_policy
 

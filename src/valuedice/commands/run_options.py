@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
-from valuedice.algorithms import AnyAlgorithm, algorithm_name
+from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS, AnyAlgorithm, algorithm_name
 from valuedice.commands import flag_of, parse, value_of
 from valuedice.errors import InputError
 from valuedice.training.config import DEFAULTS, TrainConfig
@@ -62,11 +62,11 @@ class RunCommand:
     def shown(self, name: str, form: Any, default: Any) -> Any:
         """How the help shows a flag: without tyro's None, which a user never types."""
         kinds = [kind for kind in get_args(form) if kind is not NoneType]
-        optional = len(kinds) == 1 and isinstance(kinds[0], type)
+        optional = len(kinds) == 1 and form == kinds[0] | None
         usual = DEFAULTS.get(name) if default is None else default
         return tyro.conf.arg(
             name=self.renamed.get(name),
-            metavar=("DIR" if kinds[0] is Path else kinds[0].__name__.upper()) if optional else None,
+            metavar=shown_kind(kinds[0]) if optional else None,
             help_behavior_hint="" if usual is None else f"(default: {usual})",
         )
 
@@ -76,21 +76,16 @@ class RunCommand:
         if folder is None:
             return None
         stored = read_config(Path(folder))
+        check_types(stored, folder)
+        from_python = f"from Python: {stored.resume_call(Path(folder))}"
         if stored.algorithm not in known:
             other = {"train": "expert", "expert": "train"}[self.name]
-            rewards = stored.rebuilt_algorithm()
-            advice = (
-                f"with valuedice {other}"
-                if rewards is not None
-                else f"from Python: {stored.resume_call(Path(folder))}"
-            )
+            ours = stored.algorithm in ALGORITHMS | REWARD_LEARNERS
+            advice = f"with valuedice {other}" if ours else from_python
             raise InputError(f"{folder} is a run of {stored.algorithm}; resume it {advice}")
-        missing = [name for name in stored.objects if value_of(flag_of(name), args) is None]
-        if missing:
-            raise InputError(
-                f"{folder} was given `{'`, `'.join(missing)}` as Python objects; name a file or an id now, or "
-                "resume the run from Python"
-            )
+        # Data may come from elsewhere now, an environment may not.
+        if any("env" in name or value_of(flag_of(name), args) is None for name in stored.objects):
+            raise InputError(f"{folder} was begun with Python objects; resume it {from_python}")
         return stored
 
     def parse(self, args: list[str], algorithm: AnyAlgorithm, stored: StoredConfig | None) -> Any:
@@ -116,6 +111,46 @@ class RunCommand:
         settings |= changes | {"resume": options.resume is not None}
         keep_compiled()
         return run_algorithm(options.algorithm, TrainConfig(**settings))
+
+
+def shown_kind(kind: Any) -> str:
+    """A type as the help shows it."""
+    if get_origin(kind) is Literal:
+        return f"{{{','.join(get_args(kind))}}}"
+    return "DIR" if kind is Path else kind.__name__.upper()
+
+
+def check_types(stored: StoredConfig, folder: str) -> None:
+    """Refuses a damaged `config.json` before a value of a wrong type fails somewhere inside."""
+    hints = get_type_hints(TrainConfig) | dict.fromkeys(NAMED, str | dict[str, str] | None)
+    wrong = [name for name, value in stored.settings.items() if not fits(value, hints[name])]
+    kinds: dict[str, Any] = ALGORITHMS | REWARD_LEARNERS
+    if not fits(stored.algorithm, str):
+        wrong.append("algorithm")
+    elif not fits(stored.hyperparameters, kinds.get(stored.algorithm, dict[str, Any])):
+        wrong.append("hyperparameters")
+    if wrong or not fits(stored.fingerprints, dict[str, str | None]):
+        about = f" ({', '.join(wrong)})" if wrong else ""
+        raise InputError(f"{folder}/config.json has unexpected content{about}; is {folder} a run folder?")
+
+
+def fits(value: Any, form: Any) -> bool:
+    """Whether a value that was read from JSON has the type of a setting."""
+    kinds = get_args(form)
+    if form is Any:
+        return True
+    if get_origin(form) is Literal:
+        return value in kinds
+    if get_origin(form) is tuple:
+        return isinstance(value, list) and all(fits(part, kinds[0]) for part in value)
+    if get_origin(form) is dict:
+        return isinstance(value, dict) and all(fits(part, kinds[1]) for part in value.values())
+    if is_dataclass(form):
+        hints = get_type_hints(form)
+        return isinstance(value, dict) and all(fits(part, hints.get(name)) for name, part in value.items())
+    if kinds:
+        return any(fits(value, kind) for kind in kinds)
+    return type(value) in {float: (float, int)}.get(form, (form,))
 
 
 def default_folder(task: str, seed: int) -> Path:

@@ -74,6 +74,8 @@ def run_training(options: Any) -> int:
         first = FIRST_RUNS.get(type(options.algorithm), FIRST_RUN)
         options = replace(options, **{k: v for k, v in first.items() if getattr(options, k) is None})
     if options.env is None and not options.offline and acts and options.demos is not None:
+        # An algorithm that cannot learn offline is refused here.
+        replace(options, steps=None, updates=None).resolved(options.algorithm)
         # From Python this means offline; here it is more likely to be forgotten.
         raise InputError("no environment given; name one with `env`, or train without one with `offline`")
     place = options.eval_env or options.env

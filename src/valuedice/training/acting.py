@@ -13,27 +13,18 @@ import numpy as np
 
 from valuedice.policy import Policy
 from valuedice.replay import Replay, Rollouts
+from valuedice.training.checkpoint import Arrays, Facts, Part
 from valuedice.training.stage import Stage
 from valuedice.types import Normalizer, Pace, Spec
 
 Env = gym.Env[Any, Any]
-Saved = tuple[dict[str, np.ndarray], dict[str, Any]]
-"""Arrays and facts that a checkpoint holds."""
 
 
-class Actor(Protocol):
+class Actor(Part, Protocol):
     """What the loop needs to know about acting."""
 
     def step(self, policy: Policy) -> None:
         """Acts once in each environment."""
-        ...
-
-    def save(self) -> Saved:
-        """What `restore` needs."""
-        ...
-
-    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Continues from what `save` returned."""
         ...
 
 
@@ -43,11 +34,11 @@ class Nobody:
     def step(self, policy: Policy) -> None:
         """Does nothing."""
 
-    def save(self) -> Saved:
+    def save(self) -> tuple[Arrays, Facts]:
         """Nothing."""
         return {}, {}
 
-    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    def restore(self, arrays: Arrays, facts: Facts) -> None:
         """Nothing."""
 
 
@@ -73,12 +64,12 @@ class Explorer:
         row = (self.normalizer(obs), self.spec.encode(action), self.normalizer(next_obs), reward)
         self.replay.add(*row, terminated=terminated, truncated=truncated)
 
-    def save(self) -> Saved:
+    def save(self) -> tuple[Arrays, Facts]:
         """The open episode and the random generator."""
         arrays, start = self.stage.save()
         return arrays, {"steps": self.steps, "rng": self.rng.bit_generator.state, "start": start}
 
-    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    def restore(self, arrays: Arrays, facts: Facts) -> None:
         """Continues the open episode; if the environment cannot repeat it, a new one begins."""
         self.steps = facts["steps"]
         self.rng.bit_generator.state = facts["rng"]
@@ -111,7 +102,7 @@ class Collector:
         row = (self.normalizer(obs), self.spec.encode(actions), self.normalizer(next_obs))
         self.rollouts.add(*row, terminated=terminated, truncated=truncated)
 
-    def save(self) -> Saved:
+    def save(self) -> tuple[Arrays, Facts]:
         """The rollout so far, the open episodes and the random generator."""
         arrays, count = self.rollouts.save()
         starts: list[dict[str, Any]] = []
@@ -121,7 +112,7 @@ class Collector:
             starts.append(start)
         return arrays, {"rng": self.rng.bit_generator.state, "count": count, "starts": starts}
 
-    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    def restore(self, arrays: Arrays, facts: Facts) -> None:
         """Continues the open episodes; an environment that cannot repeat its own begins a new one."""
         self.rng.bit_generator.state = facts["rng"]
         self.rollouts.restore(arrays, facts["count"])

@@ -9,6 +9,7 @@ import numpy as np
 
 from valuedice.demos.rows import ExpertRows
 from valuedice.replay import Replay, Rollouts
+from valuedice.training.checkpoint import Arrays, Facts
 from valuedice.types import Batch, Data, Spec, Transition
 
 # Replay rows of a diagnosis: one shape whatever the buffer holds, so it compiles once.
@@ -84,12 +85,12 @@ class Batches:
             return None
         return self.replay.draw(rng, shape, self.data.sampling)
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[Arrays, Facts]:
         """The generator; an open block is drawn again."""
         rng = self.rng.bit_generator.state if self._block is None else self._block_rng
         return {}, {"rng": rng, "taken": self._taken}
 
-    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    def restore(self, arrays: Arrays, facts: Facts) -> None:
         """Continues from what `save` returned; the replay buffer is filled already."""
         self.rng.bit_generator.state = facts["rng"]
         self._taken = facts["taken"]

@@ -15,7 +15,7 @@ import zlib
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from safetensors.numpy import load, save
@@ -28,6 +28,23 @@ FORMAT = 1
 SLOTS = ("a", "b")
 SEGMENT_ROWS = 65_536
 """Rows of a file; rows too old for the buffer are removed by whole files."""
+
+
+Arrays = dict[str, np.ndarray]
+Facts = dict[str, Any]
+"""What JSON can hold."""
+
+
+class Part(Protocol):
+    """Something that a checkpoint holds."""
+
+    def save(self) -> tuple[Arrays, Facts]:
+        """What `restore` needs."""
+        ...
+
+    def restore(self, arrays: Arrays, facts: Facts) -> None:
+        """Continues from what `save` returned."""
+        ...
 
 
 class DamageError(Exception):
@@ -58,8 +75,8 @@ class Saved:
     """A checkpoint that was read and found intact."""
 
     number: int
-    arrays: dict[str, np.ndarray]
-    facts: dict[str, Any]
+    arrays: Arrays
+    facts: Facts
     slot: Path
     segments: list[Segment]
 
@@ -85,7 +102,7 @@ class Checkpoints:
         self._next = 0
         self._segments: dict[str, list[Segment]] = {slot: [] for slot in SLOTS}
 
-    def save(self, arrays: dict[str, np.ndarray], facts: dict[str, Any], replay: Replay | None) -> None:
+    def save(self, arrays: Arrays, facts: Facts, replay: Replay | None) -> None:
         """Writes to the slot of the older checkpoint; the newer one stays until this one is complete."""
         name = SLOTS[self._next % len(SLOTS)]
         slot = self.folder / name
@@ -183,7 +200,7 @@ def read_slot(slot: Path) -> Saved | None:
         raise DamageError(f"state has unexpected content ({reason})") from None
 
 
-def read_about(content: bytes) -> dict[str, Any]:
+def read_about(content: bytes) -> Facts:
     """The facts, which are text in the safetensors header."""
     size = int.from_bytes(content[:8], "little")
     metadata = json.loads(content[8 : 8 + size])["__metadata__"]

@@ -45,7 +45,7 @@ def setting(default: Any, *, stored: bool = True, changes: bool = False) -> Any:
 class TrainConfig:
     """What a run is, apart from the algorithm."""
 
-    # Demonstrations may move: their fingerprint tells whether they are the same.
+    # Demonstrations may move to another file: their fingerprint tells whether they are the same.
     demos: Demos | str | None = setting(None, changes=True)
     """Demonstrations: the name of shipped ones, or the path of an .npz file."""
     env: EnvRef | None = setting(None)
@@ -53,9 +53,9 @@ class TrainConfig:
     _: KW_ONLY
     episodes: int | None = setting(None)
     """Use this many of the demonstrated episodes, chosen by the seed; all by default."""
-    episodes_seed: int | None = setting(None)
+    episodes_seed: int | None = setting(None, changes=True)
     """Chooses the episodes; by default the seed of the run."""
-    dones_are: Literal["truncated", "terminated"] | None = setting(None)
+    dones_are: Literal["truncated", "terminated"] | None = setting(None, changes=True)
     """What `dones` means in the authors' file format, which does not say."""
     steps: int | None = setting(None, changes=True)
     """Environment steps, for training online."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
-
-import numpy as np
 
 from valuedice.algorithms import Diagnosis
 from valuedice.envs.episodes import Evaluator
 from valuedice.policy import Policy
+from valuedice.training.checkpoint import Arrays, Facts
 from valuedice.training.config import TrainConfig
 from valuedice.training.learner import Learner
 from valuedice.training.stopping import Guard
@@ -70,11 +68,11 @@ class Evaluation:
             row["normalized_return"] = (result.mean - self.random_return) / span
         return row
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[Arrays, Facts]:
         """Whether the algorithm has converged."""
         return {}, {"converged": self.converged}
 
-    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    def restore(self, arrays: Arrays, facts: Facts) -> None:
         """Continues from what `save` returned."""
         self.converged = facts["converged"]
 

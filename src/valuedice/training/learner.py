@@ -14,6 +14,7 @@ from valuedice.algorithms import AnyAlgorithm, Diagnosis
 from valuedice.errors import InputError
 from valuedice.policy import Policy
 from valuedice.training.batches import Batches
+from valuedice.training.checkpoint import Arrays, Facts
 from valuedice.types import Batch, Metrics, Normalizer, Spec
 
 
@@ -92,19 +93,19 @@ class Learner:
         diagnosis = run_diagnosis(self.algorithm, self.state, self.batches.diagnosis(self.updates))
         return jax.tree.map(float, diagnosis), means
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def save(self) -> tuple[Arrays, Facts]:
         """What `restore` needs."""
         arrays = {name: np.asarray(leaf) for name, leaf in named_leaves(self.state).items()}
         return arrays, {"updates": self.updates, "sums": self._sums, "summed": self._summed}
 
-    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    def restore(self, arrays: Arrays, facts: Facts) -> None:
         """Continues from what `save` returned."""
         self.state = restored(self.state, arrays)
         self.updates, self._sums, self._summed = facts["updates"], facts["sums"], facts["summed"]
         self._policy = None
 
 
-def restored(state: Any, arrays: dict[str, np.ndarray]) -> Any:
+def restored(state: Any, arrays: Arrays) -> Any:
     """A state with the saved arrays in place of its own."""
     leaves = named_leaves(state)
     if {n: (a.shape, a.dtype) for n, a in leaves.items()} != {n: (a.shape, a.dtype) for n, a in arrays.items()}:

@@ -215,6 +215,12 @@ def check_algorithm(algorithm: object) -> None:
             f"{algorithm!r} is no algorithm; give an object such as ValueDICE(), or a frozen dataclass that keeps "
             "the contract valuedice.Algorithm"
         )
+    try:
+        hash(algorithm)
+    except TypeError as error:
+        raise InputError(
+            f"{algorithm!r} cannot be compiled ({error}); freeze the dataclass, and give tuples instead of lists"
+        ) from None
 
 
 def task_of(

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from valuedice.policy import Policy
 from valuedice.replay import Replay
 from valuedice.system.files import write_json, write_whole
 from valuedice.system.machine import hardware, versions
-from valuedice.training.checkpoint import Checkpoints
+from valuedice.training.checkpoint import Arrays, Checkpoints, Part
 from valuedice.training.loggers import Logger, MetricsFile, TensorBoard
 from valuedice.training.stored import FORMAT, StoredConfig, check_unchanged
 from valuedice.types import Metrics
@@ -26,18 +26,6 @@ try:
     import fcntl
 except ImportError:  # Windows, where a folder is not locked
     fcntl = None
-
-
-class Part(Protocol):
-    """Something that a checkpoint holds."""
-
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays, and facts that JSON can hold."""
-        ...
-
-    def restore(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-        """Continues from what `save` returned."""
-        ...
 
 
 class RunFolder:
@@ -146,7 +134,7 @@ class RunFolder:
         """A checkpoint, if it is time for one."""
         if self.path is None or not (now or time.monotonic() >= self._due):
             return
-        arrays: dict[str, np.ndarray] = {}
+        arrays: Arrays = {}
         about: dict[str, Any] = {"done": self.done, "rows": self.rows, "seconds": self.seconds, "parts": {}}
         for name, part in self.parts.items():
             found, about["parts"][name] = part.save()
@@ -196,14 +184,14 @@ class RunFolder:
             self._lock.close()
 
 
-def below(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+def below(arrays: Arrays, name: str) -> Arrays:
     """The arrays of one part."""
     return {
         place.removeprefix(f"{name}/"): array for place, array in arrays.items() if place.startswith(f"{name}/")
     }
 
 
-def check_finite(arrays: dict[str, np.ndarray], when: str) -> None:
+def check_finite(arrays: Arrays, when: str) -> None:
     """A broken state never replaces a good checkpoint."""
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -40,6 +40,9 @@ class StoredConfig:
     ) -> StoredConfig:
         """From a resolved config and the data that it names."""
         values = {entry.name: getattr(config, entry.name) for entry in stored_fields()}
+        if not isinstance(config.env, str) and config.eval_env is config.env:
+            # Follows from `env`: a resumed run should not ask for the object twice.
+            values["eval_env"] = None
         for name in ("env", "eval_env"):
             if values[name] is not None and not isinstance(values[name], str):
                 values[name] = {OBJECT: env_name(values[name])}
