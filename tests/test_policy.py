@@ -1,8 +1,7 @@
-"""The numpy policy: it acts as the networks do, and survives the disk; damaged files are refused."""
+"""The numpy policy: it acts as the networks do, and survives the disk. Hostile files are in faults/."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -133,14 +132,13 @@ def saved(tmp_path) -> Path:
     return tmp_path / "policy.safetensors"
 
 
-def rewrite(path: Path, about: dict[str, Any] | None = None, form: str = FORMAT, **changes: Any) -> None:
-    """Changes tensors (None removes one), the format, or the description (`about`)."""
+def rewrite(path: Path, form: str = FORMAT, **changes: Any) -> None:
+    """Changes tensors (None removes one) or the name of the format."""
     with safe_open(path, framework="np") as file:
-        description = json.loads(file.metadata()[FORMAT]) | (about or {})
+        description = file.metadata()[FORMAT]
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     tensors |= {name.replace("_dot_", "."): array for name, array in changes.items()}
-    kept = {name: array for name, array in tensors.items() if array is not None}
-    save_file(kept, path, {form: json.dumps(description)})
+    save_file({name: array for name, array in tensors.items() if array is not None}, path, {form: description})
 
 
 def test_a_missing_policy_and_a_folder_without_one_are_refused(tmp_path):
@@ -148,22 +146,10 @@ def test_a_missing_policy_and_a_folder_without_one_are_refused(tmp_path):
     assert "no policy at" in refused(tmp_path)
 
 
-def test_other_kinds_of_file_and_every_truncation_are_refused(saved):
-    content = saved.read_bytes()
-    truncated = [content[:size] for size in range(0, len(content), 97)]
-    for damaged in (b"text", b"\x80\x05pickle", b"\xff" * 100, *truncated):
-        saved.write_bytes(damaged)
+def test_other_kinds_of_file_and_truncated_ones_are_refused(saved):
+    for content in (b"", b"text", b"\x80\x05pickle", b"\xff" * 100, saved.read_bytes()[:-1]):
+        saved.write_bytes(content)
         assert "not a readable safetensors file" in refused(saved)
-
-
-def test_damaged_bytes_never_raise_anything_but_an_input_error(saved):
-    content, random = saved.read_bytes(), np.random.default_rng(0)
-    for _ in range(500):
-        damaged = bytearray(content)
-        damaged[random.integers(1500)] = random.integers(256)  # the header is there
-        saved.write_bytes(damaged)
-        with contextlib.suppress(InputError):
-            load_policy(saved)
 
 
 def test_other_formats_are_refused_even_with_types_that_numpy_lacks(saved):
@@ -187,17 +173,7 @@ def test_other_formats_are_refused_even_with_types_that_numpy_lacks(saved):
         # Location and deviation come in pairs.
         {"layer2_dot_kernel": np.zeros((16, 5), np.float32), "layer2_dot_bias": np.zeros(5, np.float32)},
         {"obs_std": np.ones(2, np.float32)},
-        {"obs_std": np.zeros(3, np.float32)},
-        {"obs_mean": np.full(3, np.nan, np.float32)},
         {"action_high": np.ones(1, np.float32)},
-        {"action_high": np.full(2, -9, np.float32)},
-        {"about": {"layers": 0}},
-        {"about": {"layers": 4}},
-        {"about": {"layers": "three"}},
-        {"about": {"kind": "beta"}},
-        {"about": {"obs_clip": "wide"}},
-        {"about": {"obs_clip": 0}},
-        {"about": {"first_action": 0.5}},
     ],
 )
 def test_a_file_whose_parts_do_not_fit_is_refused(saved, changes):

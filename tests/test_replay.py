@@ -89,27 +89,6 @@ def test_the_newest_rows_are_kept_with_the_boundaries_of_their_episodes_also_thr
         assert_array_equal(getattr(again, name)[numbers], getattr(replay, name)[numbers])
 
 
-def test_appending_wraps_and_overwrites_the_oldest():
-    replay, _ = filled(3, [(5, "open")])
-    assert (len(replay), replay.oldest) == (3, 2)
-    assert_array_equal(replay.obs[:, 0], [4, 5, 3])
-
-
-@pytest.mark.parametrize(
-    ("end", "obs", "next_obs"),
-    [
-        ("terminated", [[1, -1, 0], [2, -2, 0], [0, 0, 1]], [[1.5, 0, 0], [0, 0, 1], [0, 0, 1]]),
-        ("truncated", [[1, -1, 0], [2, -2, 0]], [[1.5, 0, 0], [2.5, 0, 0]]),
-    ],
-)
-def test_only_a_termination_leads_to_the_absorbing_state_which_loops(end, obs, next_obs):
-    replay, _ = filled(10, [(2, end)])
-    rows = replay.rows(np.arange(len(replay)))
-    assert_array_equal(rows.obs, obs)
-    assert_array_equal(rows.next_obs, next_obs)
-    assert_array_equal(rows.action[2:], np.zeros((len(obs) - 2, 1)))
-
-
 def test_a_step_both_terminated_and_truncated_is_terminated():
     replay = Replay(SPEC, 4)
     replay.add(np.ones(2), np.ones(1), np.ones(2), terminated=True, truncated=True)
@@ -134,12 +113,6 @@ def test_offsets_are_geometric_with_the_self_loop_beyond_a_termination_and_renor
     expected = np.array([*(1 - GAMMA) * GAMMA ** np.arange(3), *beyond]) / mass
     assert len(counts) == len(expected)
     assert close(counts, expected)
-
-
-def test_nothing_follows_the_self_loop_or_a_last_row():
-    replay, _ = filled(20, [(2, "terminated"), (3, "truncated"), (1, "open")])
-    ends = np.repeat([2, 5, 6], 1000)
-    assert_array_equal(replay.ahead(np.random.default_rng(0), ends, 0.99), ends)
 
 
 @given(capacity=st.integers(2, 15), episodes=episodes(), discount=st.floats(0.01, 0.9999), seed=st.integers(0, 99))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,7 +65,11 @@ def test_nothing_is_overwritten_or_written_where_there_is_no_folder(refused):
 
 def test_the_ambiguity_of_dones_is_one_warning_of_one_line(run):
     rows = pendulum()
-    names = {"states": rows["observations"], "next_states": rows["next_observations"], "dones": ENDS}
+    names: dict[str, Any] = {
+        "states": rows["observations"],
+        "next_states": rows["next_observations"],
+        "dones": ENDS,
+    }
     np.savez("authors.npz", **names, actions=rows["actions"])
     result = run("demos", "inspect", "authors.npz")
     assert result.code == 0

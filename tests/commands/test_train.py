@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -23,10 +24,11 @@ NO_FLAGS = {"target_return", "on_evaluation", "loggers"}
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_flags_are_the_fields_of_the_config_and_of_the_algorithm(name, run):
-    words = run("train", name, "--help").out.replace(",", " ").split()
-    shown = {word.removeprefix("--").replace("-", "_") for word in words if word.startswith("--")}
+    shown = {
+        flag.replace("-", "_") for flag in re.findall(r"--(?!no-)([a-z][a-z-]*)", run("train", name, "--help").out)
+    }
     settings = {entry.name for entry in fields(TrainConfig)} | names_of(ALGORITHMS[name]())
-    assert {each for each in shown if not each.startswith("no_")} == settings - NO_FLAGS | {"preset", "help"}
+    assert shown == settings - NO_FLAGS | {"preset", "help"}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_data_that_cannot_be_used_are_refused_as_demonstrations_and_for_the_repl
         ("--episodes", 3, "--episodes is 3; it must be 1 to 2, the episodes of demos.npz"),
         ("--discount", 1, "--discount is 1.0"),
         ("--discount", "high", "--discount"),
-        ("--hidden", 0, "--hidden is (0,)"),
+        ("--hidden", 0, "--hidden is (0,); it must be one or more positive widths"),
         ("--sampling", "lucky", "'lucky' for argument '--sampling'"),
         ("--dones-are", "lucky", "--dones-are"),
         ("--env", "NoSuchTask-v0", "no environment 'NoSuchTask-v0'"),

@@ -19,8 +19,8 @@ from valuedice.cli import main
 from valuedice.training.config import stored_fields
 
 PENDULUM: dict[str, Any] = {"demos": "pendulum", "episodes": 1, "quiet": True}
-ONLINE = PENDULUM | {"env": "Pendulum-v1", "steps": 8}
-OFFLINE = PENDULUM | {"eval_env": "Pendulum-v1", "offline": True, "updates": 2}
+ONLINE: dict[str, Any] = PENDULUM | {"env": "Pendulum-v1", "steps": 8}
+OFFLINE: dict[str, Any] = PENDULUM | {"eval_env": "Pendulum-v1", "offline": True, "updates": 2}
 BEGUN: dict[str, list[str]] = {
     "online": small_flags(**ONLINE),
     "offline": ["value-dice", *small_flags(**OFFLINE, replay_data="pendulum", dones_are="truncated")],
@@ -114,8 +114,7 @@ def test_settings_that_do_not_decide_what_is_learned_may_change(copied, run):
         ("online", {"eval_episodes": 2}, "--eval-episodes was 1, now 2"),
         ("online", {"replay_capacity": 9}, "--replay-capacity was 1000000, now 9"),
         ("online", {"episodes": 2}, "--episodes was 1, now 2"),
-        ("online", {"episodes_seed": 5}, "--episodes-seed was 0, now 5"),
-        ("online", {"episodes_seed": 5}, "; --demos was "),
+        ("online", {"episodes_seed": 5}, "--demos was "),
         ("online", {"discount": 0.9, "hidden": 8}, "--discount was 0.99, now 0.9; --hidden was [16], now [8]"),
         ("online", {"sampling": "geometric"}, "--sampling was uniform, now geometric"),
         ("online", {"offline": True}, "give --updates for offline training"),

@@ -1,8 +1,7 @@
-"""Reading .npz: the three formats, and every input that must be refused."""
+"""Reading .npz: the three formats, and what is refused. Damaged and hostile files are in faults/."""
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import re
 import warnings
@@ -222,22 +221,3 @@ def test_other_kinds_of_file_are_refused_by_name(tmp_path):
     with zipfile.ZipFile(path, "w"):
         pass
     assert "found none" in refused(path)
-
-
-def test_every_truncation_of_a_file_is_refused(store):
-    path = store(GYMNASIUM)
-    content = path.read_bytes()
-    for size in range(8, len(content), 37):
-        path.write_bytes(content[:size])
-        assert "truncated or corrupt" in refused(path)
-
-
-def test_damaged_bytes_never_raise_anything_but_an_input_error(store):
-    path = store(GYMNASIUM)
-    content, random = path.read_bytes(), np.random.default_rng(0)
-    for _ in range(300):
-        damaged = bytearray(content)
-        damaged[random.integers(len(content))] = random.integers(256)
-        path.write_bytes(damaged)
-        with contextlib.suppress(InputError):  # some bytes, dates for example, are never read
-            load_demos(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,18 +60,15 @@ def as_d4rl_without_timeouts(demos: Demos, path: Path) -> Demos:
 
 
 def as_authors(demos: Demos, path: Path) -> Demos:
-    """The format has one kind of end, so that each kind is written to a file of its own."""
-    names = {"observations": "states", "next_observations": "next_states"}
-    back: dict[int, Episode] = {}
-    kinds: dict[npz.DonesAre, str] = {"terminated": "terminations", "truncated": "truncations"}
-    for dones_are, flag in kinds.items():
-        those = [i for i, e in enumerate(demos.episodes) if e.terminated == (dones_are == "terminated")]
-        if those:
-            part = Demos.from_episodes([demos.episodes[i] for i in those], "part")
-            other = ({*kinds.values()} - {flag}).pop()
-            renamed(part, path, **names, **{flag: "dones", other: None})
-            back |= dict(zip(those, load_demos(path, dones_are=dones_are).episodes, strict=True))
-    return Demos.from_episodes([back[i] for i in range(len(demos))], "authors")
+    """The format has one kind of end; the other is put back afterwards."""
+    ended = Demos.from_episodes([replace(episode, terminated=True) for episode in demos.episodes], "ended")
+    names = {"observations": "states", "next_observations": "next_states", "terminations": "dones"}
+    back = load_demos(renamed(ended, path, **names, truncations=None), dones_are="terminated")
+    assert all(episode.terminated for episode in back.episodes)
+    ends = [episode.terminated for episode in demos.episodes]
+    return Demos.from_episodes(
+        [replace(episode, terminated=end) for episode, end in zip(back.episodes, ends, strict=True)], "authors"
+    )
 
 
 @pytest.mark.parametrize("through", [as_gymnasium, as_authors, as_d4rl, as_d4rl_without_timeouts])

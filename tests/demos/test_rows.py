@@ -199,10 +199,3 @@ def test_the_normaliser_scales_each_feature_by_its_deviation_unless_it_is_tiny(o
 def test_normalised_observations_are_clipped():
     normalizer = Normalizer.fit(100 + 4 * SWING)
     assert_array_equal(normalizer(np.array([[1e9], [-1e9], [102.0]])), [[10], [-10], [0.5]])
-
-
-def test_absorbing_rows_are_left_out_of_the_normaliser():
-    demos = Demos.from_episodes(episodes([(3, True), (2, False)]), "two")
-    recorded = [100, 101, 102, 200, 201]
-    assert_allclose(demos.normalizer().mean, [np.mean(recorded)], rtol=1e-6)
-    assert_allclose(demos.normalizer().std, [np.std(recorded)], rtol=1e-6)

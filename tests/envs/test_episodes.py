@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -16,8 +17,15 @@ SLOPE = 0.25
 POLICY = linear_policy(box(1, 1), SLOPE)
 
 
+ONE_SPACE = gym.spaces.Box(-1, 1, (1,))
+
+
 def noisy() -> Countdown:
     return Countdown(5, noise=1.0)
+
+
+def sharing() -> Countdown:
+    return Countdown(5, noise=1.0, actions=ONE_SPACE)
 
 
 def test_each_transition_is_seen_with_its_ends():
@@ -76,10 +84,11 @@ def test_the_seed_decides_resets_and_samples(env, deterministic):
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 15])
-def test_random_returns_are_those_of_ten_episodes_whatever_was_evaluated_before_and_how(episodes):
-    expected = Evaluator(noisy, 10).random()
+@pytest.mark.parametrize("env", [noisy, sharing], ids=["own action spaces", "one action space"])
+def test_random_returns_are_those_of_ten_episodes_whatever_was_evaluated_before_and_how(env, episodes):
+    expected = Evaluator(env, 10).random()
     assert_array_equal(expected.lengths, [5] * 10)
-    used = Evaluator(noisy, episodes)
+    used = Evaluator(env, episodes)
     used.policy(POLICY, 7)
     other = used.random(3)
     assert_array_equal(used.random().returns, expected.returns)

@@ -1,80 +1,47 @@
-"""Runs of the command line as processes of their own, and ways to end them."""
+"""Runs of the command line as processes of their own, ways to end them, and runs that are killed again and again."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import signal
+import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from signal import SIGKILL, Signals
+from typing import Any, Literal
 
-from small import names_of
+from commanding import small_flags
+from resuming import same
 
-from valuedice.algorithms import ALGORITHMS, SAC
-from valuedice.checkpoint import SLOTS, read_slot
-from valuedice.machine import THREADS
+from valuedice.system.machine import THREADS
+from valuedice.training.checkpoint import SLOTS, read_slot
 
-SMALL: dict[str, Any] = {"hidden": 16, "batch_size": 16, "updates_per_step": 2, "random_steps": 50}
-SMALL |= {"training_starts": 40, "actor_lr": 1e-3, "discriminator_hidden": 16, "ratio_hidden": 16}
-SMALL |= {"rollout": 40, "environments": 2, "minibatch": 20, "discriminator_batch": 16}
-EVERY: dict[str, Any] = {"episodes": 1, "eval_episodes": 1, "checkpoint_seconds": 0.05, "threads": 1, "quiet": True}
+EVERY: dict[str, Any] = {"eval_episodes": 1, "checkpoint_seconds": 0.05, "threads": 1, "quiet": True}
+ONLINE: dict[str, Any] = EVERY | {"env": "Pendulum-v1", "demos": "pendulum", "episodes": 1, "eval_every": 50}
+OFFLINE: dict[str, Any] = EVERY | {"eval_env": "Pendulum-v1", "demos": "pendulum", "episodes": 1, "offline": True}
 TASKS: dict[str, dict[str, Any]] = {
-    "quick": {"env": "Pendulum-v1", "demos": "pendulum", "steps": 300, "eval_every": 50},
-    "quick-offline": {
-        "eval_env": "Pendulum-v1",
-        "demos": "pendulum",
-        "offline": True,
-        "updates": 1600,
-        "eval_every": 200,
-    },
-    "online": {"env": "Pendulum-v1", "demos": "pendulum", "steps": 1500, "eval_every": 50},
-    "offline": {
-        "eval_env": "Pendulum-v1",
-        "demos": "pendulum",
-        "offline": True,
-        "updates": 6000,
-        "eval_every": 200,
-    },
-    "discrete": {"env": "CartPole-v1", "demos": "cartpole", "steps": 1500, "eval_every": 50},
+    "quick": ONLINE | {"steps": 300},
+    "quick-offline": OFFLINE | {"updates": 1600, "eval_every": 200},
+    "online": ONLINE | {"steps": 1500},
+    "offline": OFFLINE | {"updates": 6000, "eval_every": 200},
+    "discrete": ONLINE | {"env": "CartPole-v1", "demos": "cartpole", "steps": 1500},
+    # Updates of cloning are so quick that a shorter run ends before it can be killed.
+    "cloning": OFFLINE | {"updates": 60000, "eval_every": 1000},
+    "expert": EVERY | {"env": "Pendulum-v1", "target_return": 1e9, "max_steps": 1500, "eval_every": 50},
 }
-TASKS["cloning"] = TASKS["offline"] | {"updates": 60000, "eval_every": 1000}
-"""Its updates are so quick that a shorter run is over before it can be killed."""
-TASKS["expert"] = {"env": "Pendulum-v1", "target_return": 1e9, "max_steps": 1500, "eval_every": 50}
-KNOWN_TO_EXPERTS = {*EVERY, *TASKS["expert"]} - {"episodes"}
-PATIENCE = 300.0
+PATIENCE = 600.0
 """Seconds after which a process that does not do what is waited for is at fault."""
-
-
-def flags(options: dict[str, Any]) -> list[str]:
-    """As on the command line."""
-    return [
-        word
-        for name, value in options.items()
-        for word in (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))
-    ]
+Whole = Callable[[str, str], Path]
 
 
 def options(algorithm: str, task: str, **changes: Any) -> list[str]:
-    """A small run of a task; an algorithm is given only the settings that it has."""
-    if algorithm == "sac":
-        known, name = names_of(SAC()) | KNOWN_TO_EXPERTS, []
-    else:
-        known, name = names_of(ALGORITHMS[algorithm]()) | {*EVERY, *TASKS[task]}, [algorithm]
-        if ALGORITHMS[algorithm].pace is None:
-            known -= {"steps"}
-    settings = {key: value for key, value in (EVERY | SMALL | TASKS[task]).items() if key in known}
-    return [*name, *flags(settings | changes)]
-
-
-def command(algorithm: str) -> str:
-    """That learns by it."""
-    return "expert" if algorithm == "sac" else "train"
+    """The command that trains a small run of a task."""
+    command = ["expert"] if algorithm == "sac" else ["train", algorithm]
+    return [*command, *small_flags(algorithm, **(TASKS[task] | changes))]
 
 
 @dataclass(frozen=True)
@@ -85,16 +52,18 @@ class Ended:
     said: str
 
     @property
-    def lines(self) -> list[str]:
-        return self.said.splitlines()
+    def done(self) -> bool:
+        """Whether it ended well, without a word."""
+        return (self.code, self.said) == (0, "")
 
-    def is_one_line(self) -> bool:
-        """Bad input as the user should meet it."""
-        return self.code == 2 and len(self.lines) == 1 and self.said.startswith("valuedice: error: ")
+    @property
+    def refused(self) -> bool:
+        """Whether it ended as a user should meet bad input: with one line."""
+        return self.code == 2 and self.said.count("\n") == 1 and self.said.startswith("valuedice: error: ")
 
 
 class Launcher:
-    """Starts processes that share a place for compiled code, and lets none of them outlive a test."""
+    """Starts processes that share a place for compiled code; none of them outlives a test."""
 
     def __init__(self, cache: Path) -> None:
         dropped = {*THREADS, "JAX_COMPILATION_CACHE_DIR"}
@@ -112,33 +81,29 @@ class Launcher:
     def run(self, *args: str | Path, cwd: Path | None = None) -> Ended:
         return end_of(self.start(*args, cwd=cwd))
 
+    def until_row(self, out: Path, *args: str | Path) -> subprocess.Popen[str]:
+        """Starts a run, and returns when it has logged one more evaluation."""
+        before, process = rows(out), self.start(*args)
+        assert wait_until(process, lambda: rows(out) > before)
+        return process
+
     def close(self) -> None:
         for process in self._started:
             process.kill()
             process.communicate()
 
 
-def end_of(process: subprocess.Popen[str]) -> Ended:
-    """Waits until it has ended."""
+def end_of(process: subprocess.Popen[str], *signums: Signals) -> Ended:
+    """Sends signals, and waits until the process has ended."""
+    for signum in signums:
+        process.send_signal(signum)
+        time.sleep(0.002)
     _, said = process.communicate(timeout=PATIENCE)
     return Ended(process.returncode, said)
 
 
-def killed(process: subprocess.Popen[str]) -> Ended:
-    """By `kill -9`, which no process can answer."""
-    process.kill()
-    return end_of(process)
-
-
-def signalled(process: subprocess.Popen[str], *signums: signal.Signals, pause: float = 0.002) -> Ended:
-    for signum in signums:
-        process.send_signal(signum)
-        time.sleep(pause)
-    return end_of(process)
-
-
 def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], pause: float = 0.001) -> bool:
-    """Whether it came true while the process lived."""
+    """Whether the condition became true while the process lived."""
     limit = time.monotonic() + PATIENCE
     while not condition():
         if process.poll() is not None:
@@ -157,7 +122,7 @@ def rows(out: Path) -> int:
 
 def partial(out: Path) -> set[tuple[str, int]]:
     """Checkpoints that are being written, or were when a process ended: the slot, and when."""
-    found = set()
+    found: set[tuple[str, int]] = set()
     for slot in SLOTS:
         with suppress(FileNotFoundError):
             found.add((slot, (out / "checkpoint" / slot / ".state.partial").stat().st_mtime_ns))
@@ -170,20 +135,68 @@ def saved(out: Path) -> int | None:
     return max(found, key=lambda slot: slot.number).facts["done"] if found else None
 
 
-def result(out: Path) -> tuple[bytes, list[list[str]]]:
-    """Policy and metrics, without the clock."""
-    table = [line.split(",") for line in (out / "metrics.csv").read_text().splitlines()]
-    clock = table[0].index("wall_seconds")
-    return (out / "policy.safetensors").read_bytes(), [row[:clock] + row[clock + 1 :] for row in table]
+Moment = Literal["start", "row", "write", "end"]
+"""In start-up, between evaluations, inside a checkpoint write, at the end."""
 
 
-def same(left: Path, right: Path) -> bool:
-    return result(left) == result(right)
+@dataclass
+class Series:
+    """What became of a run that was killed many times."""
+
+    algorithm: str
+    task: str
+    kills: int = 0
+    kept: int = 0
+    """Kills that left a checkpoint."""
+    torn: int = 0
+    """Kills while one was being written."""
+    identical: bool = False
+    seconds: float = 0.0
 
 
-@contextmanager
-def only_one(path: Path) -> Iterator[None]:
-    """Of the processes among which pytest-xdist divides the tests."""
-    with path.with_suffix(".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def kill_series(
+    launcher: Launcher, algorithm: str, task: str, whole: Path, out: Path, plan: list[Moment], seed: int
+) -> Series:
+    """Kills and resumes a run as planned, lets it end, and compares it with the one that was left alone."""
+    rng, begin, series = random.Random(seed), time.monotonic(), Series(algorithm, task)
+    last, done, begun = rows(whole), 0, options(algorithm, task)
+    for number, moment in enumerate(plan):
+        # Killed before it had a configuration, a run does not exist yet and is begun again.
+        exists = (out / "config.json").exists()
+        before, stale = rows(out), partial(out)
+        process = launcher.start(*([begun[0], "--resume"] if exists else [*begun, "--out"]), out)
+        step = rng.randint(1, max(1, 2 * (last - 1 - before) // (len(plan) - number)))
+        if moment == "start":
+            time.sleep(rng.uniform(0.0, 3.0))
+        else:
+            target = last if moment == "end" else min(before + step, last - 1)
+            wait_until(process, lambda target=target: rows(out) >= target)
+        if moment == "row":
+            time.sleep(rng.uniform(0.0, 0.1))
+        elif moment == "write":
+            wait_until(process, lambda stale=stale: bool(partial(out) - stale), pause=0.0)
+        ended = end_of(process, SIGKILL)
+        # A run may win the race to its end; that is no kill.
+        assert ended.code == -SIGKILL or (ended.code == 0 and rows(out) == last)
+        assert ended.said == ""
+        progress = saved(out)
+        if ended.code == -SIGKILL:
+            series.kills += 1
+            series.kept += progress is not None
+            series.torn += bool(partial(out) - stale)
+        assert (progress or 0) >= done, "a kill cost progress that had been saved"
+        done = progress or 0
+    assert launcher.run(begun[0], "--resume", out).done
+    assert not partial(out)
+    series.identical = same(out, whole)
+    series.seconds = round(time.monotonic() - begin, 1)
+    return series
+
+
+def plan_of(kills: int, seed: int) -> list[Moment]:
+    """A fifth in start-up, two fifths inside a checkpoint write, the rest between; the last one at the very end."""
+    shares: dict[Moment, int] = {"start": kills // 5, "write": 2 * kills // 5}
+    shares["row"] = kills - 1 - sum(shares.values())
+    moments: list[Moment] = [moment for moment, times in shares.items() for _ in range(times)]
+    random.Random(seed).shuffle(moments)
+    return [*moments, "end"]

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM save and say how to go on; a second signal ends at once; nothing is lost either way."""
+"""Ctrl-C and SIGTERM save the run and say how to continue; a second signal ends it at once; nothing is lost."""
 
 from __future__ import annotations
 
@@ -8,45 +8,50 @@ from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
 
 import pytest
-from conftest import Whole
-from harness import Launcher, options, rows, same, saved, signalled, wait_until
+from faults.harness import Launcher, Whole, end_of, options, saved, wait_until
+from resuming import same
 
-KEPT = r".* holds the checkpoint of \1 steps"
-STOPPED = rf"valuedice: stopped after (\d+) steps; {KEPT}; go on with: valuedice train --resume (.*)"
+STOPPED = r"""valuedice: stopped after (\d+) steps; .* holds the checkpoint at \1 steps; """
+STOPPED += r"""continue with: valuedice (train|expert) --resume (.*)\n"""
+AT_ONCE = "valuedice: interrupted a second time; stopped at once\n"
 
 
-def test_interrupted_runs_go_on_where_they_stopped(launcher: Launcher, whole: Whole, tmp_path: Path):
-    reference, out = whole("value-dice", "quick"), tmp_path / "run"
+def test_interrupted_runs_continue_where_they_stopped(launcher: Launcher, whole: Whole, tmp_path: Path):
+    out = tmp_path / "run"
     # No checkpoint but those that the signals bring about.
     args = [*options("value-dice", "quick", checkpoint_seconds=3600), "--out", str(out)]
     for signum, code in ((SIGINT, 130), (SIGTERM, 143)):
-        process, before = launcher.start("train", *args), rows(out)
-        assert wait_until(process, lambda before=before: rows(out) > before)
-        ended = signalled(process, signum)
+        ended = end_of(launcher.until_row(out, *args), signum)
         assert ended.code == code
-        (line,) = ended.lines
-        said = re.fullmatch(STOPPED, line)
+        said = re.fullmatch(STOPPED, ended.said)
         assert said is not None
         assert int(said[1]) == saved(out)
-        args = ["--resume", said[2]]
-    process, before = launcher.start("train", *args), rows(out)
-    assert wait_until(process, lambda: rows(out) > before)
-    ended = signalled(process, SIGINT, SIGINT)
+        args = [said[2], "--resume", said[3]]
+    ended = end_of(launcher.until_row(out, *args), SIGINT, SIGINT)
     # The run may have been quicker than the second signal.
     assert ended.code == 130
-    assert re.fullmatch(rf"{STOPPED}|valuedice: interrupted again, at once", ended.lines[-1])
-    assert len(ended.lines) == 1
+    assert re.fullmatch(f"{STOPPED}|{AT_ONCE}", ended.said)
     assert saved(out) is not None
-    ended = launcher.run("train", *args)
-    assert (ended.code, ended.said) == (0, "")
-    assert same(out, reference)
+    assert launcher.run(*args).done
+    assert same(out, whole("value-dice", "quick"))
+
+
+@pytest.mark.faults
+def test_an_interrupted_expert_names_its_own_command(launcher: Launcher, whole: Whole, tmp_path: Path):
+    out = tmp_path / "run"
+    ended = end_of(launcher.until_row(out, *options("sac", "expert"), "--out", out), SIGTERM)
+    said = re.fullmatch(STOPPED, ended.said)
+    assert ended.code == 143
+    assert said is not None
+    assert launcher.run(said[2], "--resume", said[3]).done
+    assert same(out, whole("sac", "expert"))
 
 
 @pytest.mark.faults
 def test_a_second_signal_ends_a_run_that_is_slow_to_stop_at_once(launcher: Launcher, tmp_path: Path):
     out = tmp_path / "run"
     # An evaluation of many minutes.
-    process = launcher.start("train", *options("value-dice", "quick", eval_episodes=9999), "--out", out)
+    process = launcher.start(*options("value-dice", "quick", eval_episodes=9999), "--out", out)
 
     def evaluates() -> bool:
         states = list(out.glob("checkpoint/*/state"))
@@ -58,9 +63,9 @@ def test_a_second_signal_ends_a_run_that_is_slow_to_stop_at_once(launcher: Launc
     time.sleep(1.0)
     assert process.poll() is None
     begin = time.monotonic()
-    ended = signalled(process, SIGINT)
+    ended = end_of(process, SIGINT)
     assert time.monotonic() - begin < 5
-    assert (ended.code, ended.said) == (130, "valuedice: interrupted again, at once\n")
+    assert (ended.code, ended.said) == (130, AT_ONCE)
     assert saved(out) == before is not None
 
 
@@ -69,15 +74,14 @@ def test_a_second_signal_ends_a_run_that_is_slow_to_stop_at_once(launcher: Launc
 @pytest.mark.parametrize("signum", [SIGINT, SIGTERM])
 @pytest.mark.parametrize("pause", [0.0, 0.3, 0.8])
 def test_a_signal_in_start_up_is_one_line(signum: Signals, pause: float, launcher: Launcher, tmp_path: Path):
-    process = launcher.start("train", *options("value-dice", "quick"), "--out", tmp_path / "run")
-    # Before that, Python itself is loaded, and what it does with a signal is not up to this library.
-    assert wait_until(process, lambda: handles(process.pid, SIGTERM))
+    process = launcher.start(*options("value-dice", "quick"), "--out", tmp_path / "run")
+
+    def handles() -> bool:
+        (mask,) = re.findall(r"SigCgt:\s*(\w+)", Path(f"/proc/{process.pid}/status").read_text())
+        return bool(int(mask, 16) >> (SIGTERM - 1) & 1)
+
+    # Before that, Python itself is being loaded, and this library cannot decide what it does with a signal.
+    assert wait_until(process, handles)
     time.sleep(pause)
-    ended = signalled(process, signum)
+    ended = end_of(process, signum)
     assert (ended.code, ended.said) == (128 + signum, "valuedice: interrupted\n")
-
-
-def handles(pid: int, signum: Signals) -> bool:
-    """Whether a process has a handler of its own for a signal."""
-    (mask,) = re.findall(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
-    return bool(int(mask, 16) >> (signum - 1) & 1)

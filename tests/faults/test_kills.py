@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from signal import SIGKILL, SIGSTOP
+from typing import Any
 
 import pytest
-from conftest import Whole
-from harness import Launcher, killed, options, rows, same, wait_until
-from kills import Moment, Series, kill_series, plan_of
+from faults.harness import Launcher, Whole, end_of, kill_series, options, plan_of
+from resuming import same
 
 from valuedice.algorithms import ALGORITHMS
 
-Report = list[Series]
 
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ["value-dice", "gail"])
 def test_a_run_killed_three_times_ends_as_if_it_had_not_been(
-    algorithm: str, launcher: Launcher, whole: Whole, report: Report, tmp_path: Path
+    algorithm: str, launcher: Launcher, whole: Whole, tmp_path: Path
 ):
-    task = "quick-offline" if ALGORITHMS[algorithm].pace is None else "quick"
-    moments: list[Moment] = ["start", "write", "end"]
-    series = kill_series(launcher, algorithm, task, whole(algorithm, task), tmp_path / "run", moments, seed=1)
-    report.append(series)
+    reference = whole(algorithm, "quick")
+    series = kill_series(
+        launcher, algorithm, "quick", reference, tmp_path / "run", ["start", "write", "end"], seed=1
+    )
     assert series.identical
     assert series.kills >= 2
     assert series.kept >= 1
 
 
 SERIES = [
-    *((algorithm, "cloning" if kind.pace is None else "online") for algorithm, kind in ALGORITHMS.items()),
+    *((algorithm, "cloning" if algorithm == "bc" else "online") for algorithm in ALGORITHMS),
     ("value-dice", "offline"),
     ("value-dice", "discrete"),
     ("sac", "expert"),
@@ -39,12 +38,12 @@ SERIES = [
 @pytest.mark.faults
 @pytest.mark.parametrize(("algorithm", "task"), SERIES)
 def test_a_run_killed_twenty_times_ends_as_if_it_had_not_been(
-    algorithm: str, task: str, launcher: Launcher, whole: Whole, report: Report, tmp_path: Path
+    algorithm: str, task: str, launcher: Launcher, whole: Whole, report: dict[str, Any], tmp_path: Path
 ):
-    # Some more than twenty, since quick runs win a race or two.
+    # Some more than twenty, because quick runs win a race or two.
     plan = plan_of(24, seed=len(algorithm + task))
     series = kill_series(launcher, algorithm, task, whole(algorithm, task), tmp_path / "run", plan, seed=2)
-    report.append(series)
+    report["kills"].append(asdict(series))
     assert series.identical
     assert series.kills >= 20
     assert series.kept >= 15
@@ -54,17 +53,15 @@ def test_a_run_killed_twenty_times_ends_as_if_it_had_not_been(
 def test_a_folder_is_refused_while_a_run_uses_it_and_free_when_that_was_killed(
     launcher: Launcher, whole: Whole, tmp_path: Path
 ):
-    reference, out = whole("value-dice", "quick"), tmp_path / "run"
+    out = tmp_path / "run"
     begun = [*options("value-dice", "quick"), "--out", str(out)]
-    process = launcher.start("train", *begun)
-    assert wait_until(process, lambda: rows(out) > 0)
+    process = launcher.until_row(out, *begun)
     # It sleeps, so that it is still there when the others come.
     process.send_signal(SIGSTOP)
-    for args, why in ((begun, "already holds a run"), (["--resume", str(out)], "another run is using")):
-        ended = launcher.run("train", *args)
-        assert ended.is_one_line()
+    for args, why in ((begun, "already holds a run"), (["train", "--resume", str(out)], "another run is using")):
+        ended = launcher.run(*args)
+        assert ended.refused
         assert why in ended.said
-    assert killed(process).code == -SIGKILL
-    ended = launcher.run("train", "--resume", out)
-    assert (ended.code, ended.said) == (0, "")
-    assert same(out, reference)
+    assert end_of(process, SIGKILL).code == -SIGKILL
+    assert launcher.run("train", "--resume", out).done
+    assert same(out, whole("value-dice", "quick"))

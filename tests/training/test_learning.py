@@ -29,6 +29,5 @@ def test_cartpole_is_learned_from_three_episodes(algorithm, settings):
         settings = settings | {"replay_data": vd.collect_demos("random", "CartPole-v1", episodes=50, seed=1)}
     demos = vd.load_demos("cartpole", episodes=3)
     run = vd.train(algorithm, demos, **settings, eval_every=50_000, quiet=True)
-    # An episode ends at 500, which the expert reaches. Imitators that learn end near 500, others below 100, and random
-    # actions reach about 22.
+    # The expert reaches 500, where an episode ends. Imitators that learn end near 500, others below 100.
     assert run.metrics[-1]["return_mean"] >= 450

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from resuming import result, train
+from resuming import train
 from small import same, small
 
 import valuedice as vd
@@ -18,25 +18,16 @@ def content(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_run_folder_holds_what_the_design_promises(whole):
+def test_a_run_folder_holds_what_the_design_promises(finished, whole, pendulum):
     names = sorted(path.name.partition(".tfevents")[0] for path in whole.iterdir())
     promised = ["config.json", "metrics.csv", "policy.safetensors", "summary.json", "checkpoint"]
     assert names == sorted([*promised, ".lock", "events.out"])
-
-
-def test_the_saved_policy_is_that_of_the_last_step(finished, whole):
     assert same(vd.load_policy(whole), finished.policy)
-
-
-def test_the_summary_has_the_last_and_the_best_row_and_where_they_come_from(finished, whole):
     summary = json.loads((whole / "summary.json").read_text())
     assert summary["last"] == finished.metrics[-1]
     assert summary["best"] == max(finished.metrics, key=lambda row: row["return_mean"])
     assert {"python", "valuedice", "jax", "gymnasium"} <= set(summary["versions"])
     assert summary["hardware"]["cores"] >= 1
-
-
-def test_the_config_says_how_to_repeat_the_run(whole, pendulum):
     config = json.loads((whole / "config.json").read_text())
     expected = {"algorithm": "value-dice", "env": "Pendulum-v1", "eval_env": "Pendulum-v1", "steps": 24, "seed": 0}
     expected |= {"demos": "pendulum", "episodes": 1, "episodes_seed": 0, "updates": None, "offline": False}
@@ -47,9 +38,7 @@ def test_the_config_says_how_to_repeat_the_run(whole, pendulum):
 
 def test_a_folder_that_holds_a_run_is_refused_and_left_as_it_is(whole, pendulum):
     before = content(whole)
-    with pytest.raises(
-        InputError, match="already holds a run; choose another `out`, remove that folder, or resume it"
-    ):
+    with pytest.raises(InputError, match="already holds a run; choose another `out`, remove .*, or resume it"):
         train(pendulum, out=whole)
     assert content(whole) == before
 
@@ -69,18 +58,17 @@ def test_a_folder_that_holds_a_run_is_refused_and_left_as_it_is(whole, pendulum)
         ({"steps": 20}, "has already made 24 steps, more than the 20 asked for; ask for more"),
     ],
 )
-def test_changes_that_would_change_the_result_are_refused_by_name(copied, changes, named):
-    before = result(copied)
-    settings: dict[str, Any] = {"demos": "pendulum", "env": "Pendulum-v1", "episodes": 1, "steps": 24}
-    settings |= {"algorithm": small(), "eval_episodes": 2, "eval_every": 4, "quiet": True} | changes
+def test_changes_that_would_change_the_result_are_refused_by_name(pendulum, whole, changes, named):
+    before = content(whole)
+    settings: dict[str, Any] = {"demos": pendulum, "env": "Pendulum-v1"} | changes
     with pytest.raises(InputError, match=named):
-        vd.train(settings.pop("algorithm"), out=copied, resume=True, **settings)
-    assert result(copied) == before
+        train(out=whole, resume=True, **settings)
+    assert content(whole) == before
 
 
 def test_the_same_demonstrations_may_come_from_elsewhere(pendulum, copied, tmp_path):
     pendulum.save(tmp_path / "moved.npz")
-    train(vd.load_demos(tmp_path / "moved.npz"), "Pendulum-v1", copied, resume=True)
+    train(str(tmp_path / "moved.npz"), "Pendulum-v1", copied, resume=True)
     assert json.loads((copied / "config.json").read_text())["demos"] == str(tmp_path / "moved.npz")
 
 
@@ -102,22 +90,16 @@ def test_the_config_of_another_version_is_refused_with_what_to_do(copied, change
 
 
 def test_a_folder_in_use_is_refused(pendulum, tmp_path):
-    def second(_: vd.Progress) -> None:
-        train(pendulum, "Pendulum-v1", tmp_path / "run", resume=True)
-
-    with pytest.raises(InputError, match="another run is using .*; wait for it, or choose another folder"):
-        train(pendulum, "Pendulum-v1", tmp_path / "run", on_evaluation=second)
+    with pytest.raises(InputError, match=r"another run is using .*; wait for it, or choose another folder"):
+        train(pendulum, None, tmp_path / "run", on_evaluation=lambda _: vd.load_run(tmp_path / "run").resume())
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"env": "CartPole-v1"}, "observations have 3 features, those of CartPole-v1 4"),
-        (
-            {"env": "Pendulum-v1", "eval_env": "CartPole-v1"},
-            "CartPole-v1 has other observations or actions than Pend",
-        ),
-        ({"replay_data": vd.load_demos("cartpole")}, "observations have 4 features, those of .* 3"),
+        ({"env": "Pendulum-v1", "eval_env": "CartPole-v1"}, "CartPole-v1 has other observations or actions than"),
+        ({"replay_data": "cartpole"}, "observations have 4 features, those of .* 3"),
         ({"demos": 5}, "demonstrations are 5; give a name, a path, or what load_demos returns"),
         ({"demos": "pendulum", "episodes": 99}, "99.*11"),
     ],

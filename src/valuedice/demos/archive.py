@@ -63,7 +63,7 @@ def read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
             )
         if head.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
             raise ValueError(
-                f"{member.filename!r} has {member.file_size:,} bytes, its header declares another size"
+                f"{member.filename!r} has {member.file_size:,} bytes, its header promises another size"
             )
         file.seek(0)
         return npy.read_array(file, allow_pickle=False)

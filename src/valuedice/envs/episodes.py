@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -102,17 +103,19 @@ class Evaluator:
         """Evaluates uniformly random actions, whose normalised return is 0. The number of environments does not
         change the result."""
 
+        # Copies, because environments may share one action space, and with it one generator.
+        spaces = [deepcopy(env.action_space) for env in self.envs]
+
         def act(_: list[np.ndarray], running: list[int]) -> list[Any]:
-            return [self.envs[index].action_space.sample() for index in running]
+            return [spaces[index].sample() for index in running]
 
         seeds = np.random.SeedSequence(seed).generate_state(episodes)
         results: list[Evaluation] = []
         for start in range(0, episodes, len(self.envs)):
             part = seeds[start : start + len(self.envs)]
-            envs = self.envs[: len(part)]
-            for env, env_seed in zip(envs, part, strict=True):
-                env.action_space.seed(int(env_seed))
-            results.append(measure(act, envs, part))
+            for space, each in zip(spaces, part, strict=False):
+                space.seed(int(each))
+            results.append(measure(act, self.envs[: len(part)], part))
         return Evaluation(
             np.concatenate([result.returns for result in results]),
             np.concatenate([result.lengths for result in results]),
