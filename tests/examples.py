@@ -1,4 +1,4 @@
-"""The Python examples of a page of the documentation."""
+"""The Python examples of the documentation."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).parent.parent / "docs"
-
 
 def blocks(page: str) -> list[str]:
-    """The code of each example, in order."""
-    return re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
+    """The code of each example on a page, in order."""
+    text = (Path(__file__).parent.parent / "docs" / page).read_text()
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def run(code: str, names: dict[str, Any], place: str = "example") -> None:
-    """Runs an example; names that it defines are there for the next one."""
-    exec(compile(code, place, "exec", dont_inherit=True), names)
+def run_example(code: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Runs an example with these names, and adds those that it defines."""
+    exec(compile(code, "example", "exec", dont_inherit=True), names)
+    return names

@@ -17,7 +17,7 @@ ONLINE: dict[str, Any] = {"steps": 24, "eval_every": 4, "eval_episodes": 2, "qui
 OFFLINE: dict[str, Any] = {"updates": 450, "eval_every": 75, "quiet": True}
 
 
-def train(demos: Any, env: Any = None, out: Path | None = None, algorithm: Any = None, **changes: Any) -> vd.Run:
+def train(demos: Any, env: Any = None, out: Any = None, algorithm: Any = None, **changes: Any) -> vd.Run:
     """A short run, by default of small ValueDICE; without an environment, an offline one."""
     settings = OFFLINE if env is None or changes.get("offline") else ONLINE
     return vd.train(small() if algorithm is None else algorithm, demos, env, out=out, **(settings | changes))

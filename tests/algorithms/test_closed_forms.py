@@ -11,11 +11,12 @@ import numpy as np
 import optax
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sample_rows import random_batch
 
 from valuedice.algorithms.value_dice import ValueDICE, bellman_residual, dice_objective, residual_terms
 from valuedice.losses import gradient_penalty, orthogonal_penalty
 from valuedice.networks import Dense, TanhGaussian, log_tanh_slope
-from valuedice.types import Batch, Spec, Transition
+from valuedice.types import Spec
 
 GAMMA = 0.9
 ALPHAS = pytest.mark.parametrize("alpha", [0.0, 0.1])
@@ -67,16 +68,9 @@ class MDP:
         """J with every expectation exact, that over s′ included."""
         value = jnp.sum(jax.nn.softmax(logits) * nu, axis=1)
         x = bellman_residual(nu, jnp.asarray(self.transition) @ value, GAMMA).ravel()
-        return dice_objective(
-            x,
-            value,
-            x,
-            discount=GAMMA,
-            alpha=alpha,
-            expert_weight=jnp.asarray(self.occupancy(self.expert)),
-            initial_weight=jnp.asarray(self.initial),
-            replay_weight=jnp.asarray(self.replay),
-        )[0]
+        tables = {"expert": self.occupancy(self.expert), "initial": self.initial, "replay": self.replay}
+        weights = {f"{name}_weight": jnp.asarray(table) for name, table in tables.items()}
+        return dice_objective(x, value, x, discount=GAMMA, alpha=alpha, **weights)[0]
 
 
 def softmax(logits):
@@ -171,55 +165,41 @@ def test_rows_without_weights_count_alike():
 @pytest.mark.parametrize("huge", [1e30, jnp.inf, -jnp.inf])
 @ALPHAS
 def test_rows_of_zero_weight_cannot_matter(huge, alpha):
-    weight = jnp.array([0.5, 0.5, 0.0])
+    weights = {f"{name}_weight": jnp.array([0.5, 0.5, 0.0]) for name in ("expert", "initial", "replay")}
 
-    def value(expert, initial, replay):
-        weights = {"expert_weight": weight, "initial_weight": weight, "replay_weight": weight}
-        return dice_objective(expert, initial, replay, discount=GAMMA, alpha=alpha, **weights)[0]
+    def value(rows):
+        return dice_objective(*rows, discount=GAMMA, alpha=alpha, **weights)[0]
 
-    def rows(last):
-        return jnp.array([1.0, 2.0, last]), jnp.array([3.0, 4.0, last]), jnp.array([5.0, 6.0, last])
-
-    assert value(*rows(huge)) == value(*rows(0.0))
-    gradient = jax.grad(value, argnums=(0, 1, 2))
-    assert np.all(np.isfinite(gradient(*rows(0.0))))
-    assert_array_equal(gradient(*rows(huge)), gradient(*rows(0.0)))
+    finite = jnp.array([[1.0, 2.0, 0.0], [3.0, 4.0, 0.0], [5.0, 6.0, 0.0]])
+    large = finite.at[:, 2].set(huge)
+    assert value(large) == value(finite)
+    assert np.all(np.isfinite(jax.grad(value)(finite)))
+    assert_array_equal(jax.grad(value)(large), jax.grad(value)(finite))
 
 
-def test_replay_rows_are_dropped_when_alpha_is_zero():
-    x, initial = jnp.array([1.0, 2.0]), jnp.array([3.0])
-    with_replay = dice_objective(x, initial, jnp.array([jnp.inf]), discount=GAMMA, alpha=0.0)
-    assert_array_equal(with_replay, dice_objective(x, initial, None, discount=GAMMA, alpha=0.0))
+def test_replay_rows_are_dropped_if_alpha_is_zero_and_large_residuals_do_not_overflow():
+    x, initial = jnp.array([1e4, 1e4]), jnp.array([0.0])
+    for replay in (None, jnp.array([jnp.inf])):
+        assert_array_equal(dice_objective(x, initial, replay, discount=GAMMA, alpha=0.0), 1e4)
 
 
-def test_large_residuals_do_not_overflow():
-    assert dice_objective(jnp.array([1e4, 1e4]), jnp.array([0.0]), None, discount=GAMMA, alpha=0.0)[0] == 1e4
+@pytest.mark.parametrize(
+    ("weights", "two_sided", "one_sided"),
+    [((3.0, 4.0), (5 - 1) ** 2, (5 - 1) ** 2), ((0.3, 0.4), 0.5**2, 0.0), ((0.0, 0.0), 1.0, 0.0)],
+)
+def test_gradient_penalty_of_a_linear_critic_is_that_of_its_weights(weights, two_sided, one_sided):
+    def penalty(weight, sides=False):
+        return gradient_penalty(lambda row: row @ weight, jnp.ones((3, 2)), one_sided=sides)
 
-
-def test_gradient_penalty_of_a_linear_critic_is_that_of_its_weights():
-    rows = jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-    assert_allclose(gradient_penalty(lambda row: row @ jnp.array([3.0, 4.0]), rows), (5 - 1) ** 2)
-
-
-def test_a_one_sided_gradient_penalty_lets_a_critic_be_flat():
-    rows = jnp.ones((2, 2))
-    for weights, penalty in (((0.0, 0.0), 0.0), ((0.3, 0.4), 0.0), ((3.0, 4.0), (5 - 1) ** 2)):
-        value = gradient_penalty(lambda row, w=weights: row @ jnp.array(w), rows, one_sided=True)
-        assert_allclose(value, penalty, atol=1e-12)
+    assert_allclose([penalty(jnp.array(weights)), penalty(jnp.array(weights), True)], [two_sided, one_sided], 1e-5)
+    # A zero gradient is differentiable too.
+    assert np.all(np.isfinite(jax.grad(penalty)(jnp.array(weights))))
 
 
 def test_gradient_penalty_takes_one_norm_a_row():
     # The gradient of ‖row‖²/2 is the row: norms 5, 0 and 13.
     rows = jnp.array([[3.0, 4.0], [0.0, 0.0], [5.0, 12.0]])
     assert_allclose(gradient_penalty(lambda row: row @ row / 2, rows), (4**2 + 1 + 12**2) / 3, rtol=1e-6)
-
-
-def test_gradient_penalty_of_a_zero_gradient_is_one_and_differentiable():
-    def penalty(weight):
-        return gradient_penalty(lambda row: row @ weight, jnp.ones((4, 3)))
-
-    assert_allclose(penalty(jnp.zeros(3)), 1, rtol=1e-5)
-    assert_array_equal(jax.grad(penalty)(jnp.zeros(3)), 0)
 
 
 def test_orthogonal_penalty_by_hand():
@@ -258,20 +238,6 @@ def test_log_tanh_slope_has_no_cancellation():
     assert_allclose(log_tanh_slope(jnp.array([-50.0, 50.0])), np.log(4) - 100)
 
 
-def task(discrete) -> tuple[Spec, Batch]:
-    spec = Spec(obs_size=3, action_size=2, discrete=discrete)
-    rng = np.random.default_rng(2)
-
-    def obs():
-        return jnp.asarray(np.append(rng.normal(size=(6, 3)), np.zeros((6, 1)), axis=1))
-
-    def rows():
-        action = np.eye(2)[rng.integers(2, size=6)] if discrete else rng.uniform(-1, 1, size=(6, 2))
-        return Transition(obs(), jnp.asarray(action), obs())
-
-    return spec, Batch(rows(), obs(), rows())
-
-
 # What follows is not compiled as a whole: single operations are compiled once for all settings.
 
 
@@ -286,7 +252,8 @@ def assert_trees_close(left: Any, right: Any) -> None:
 
 @pytest.mark.parametrize("discrete", [True, False])
 def test_update_steps_both_players_from_the_old_parameters(discrete):
-    spec, batch = task(discrete)
+    spec = Spec(3, 2, discrete)
+    batch = random_batch(spec, 6)
     algorithm = ValueDICE(hidden=(8,), nu_lr=1e-1, actor_lr=1e-2, gradient_penalty=0, orthogonal_penalty=0.5)
     old = algorithm.init(jax.random.key(0), spec)
     new, _ = algorithm.update(old, batch)
@@ -302,17 +269,10 @@ def test_update_steps_both_players_from_the_old_parameters(discrete):
     assert_trees_close(new.nu, first_adam_step(1e-1, old.nu, jax.grad(objective)(old.nu, old.actor)))
     ascent = jax.grad(penalised, argnums=1)(old.nu, old.actor)
     assert_trees_close(new.actor, first_adam_step(-1e-2, old.actor, ascent))
+    # The gradient penalty moves ν and not the policy.
+    smooth, _ = replace(algorithm, gradient_penalty=10.0).update(old, batch)
+    assert_trees_close(smooth.actor, new.actor)
+    assert optax.tree.norm(optax.tree.sub(smooth.nu, new.nu)) > 1e-2
     # Another order would show: π's gradient is another one at the new ν.
     later = jax.grad(penalised, argnums=1)(new.nu, old.actor)
     assert optax.tree.norm(optax.tree.sub(later, ascent)) > 1e-2 * optax.tree.norm(ascent)
-
-
-@pytest.mark.parametrize("discrete", [True, False])
-def test_gradient_penalty_moves_nu_and_not_the_policy(discrete):
-    spec, batch = task(discrete)
-    plain = ValueDICE(hidden=(8,), nu_lr=1e-1, actor_lr=1e-2, gradient_penalty=0)
-    old = plain.init(jax.random.key(0), spec)
-    without, _ = plain.update(old, batch)
-    smooth, _ = replace(plain, gradient_penalty=10.0).update(old, batch)
-    assert_trees_close(smooth.actor, without.actor)
-    assert optax.tree.norm(optax.tree.sub(smooth.nu, without.nu)) > 1e-2

@@ -32,13 +32,13 @@ ENVS = {"pendulum": "Pendulum-v1", "cartpole": "CartPole-v1"}
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS | REWARD_LEARNERS)
 
 
-def run(name: str, task: str = "pendulum", *, env: bool = True, **options: Any) -> vd.Run:
+def run(name: str, task: str = "pendulum", **options: Any) -> vd.Run:
     """Twelve steps in an environment, or twelve updates if the algorithm takes no steps."""
     algorithm = small(name)
     demos = vd.load_demos(task, episodes=2) if algorithm.data.demos else None
-    counted = "updates" if algorithm.pace is None or not env else "steps"
+    counted = "updates" if algorithm.pace is None else "steps"
     settings = {counted: 12, "eval_every": 4, "eval_episodes": 2, "quiet": True} | options
-    return vd.train(algorithm, demos, ENVS[task] if env else None, **settings)
+    return vd.train(algorithm, demos, ENVS[task], **settings)
 
 
 @every_algorithm
@@ -136,23 +136,6 @@ def test_a_killed_run_ends_as_if_it_had_not_been_killed(name, tmp_path: Path):
     assert same_folders(tmp_path / "run", tmp_path / "whole")
 
 
-@every_algorithm
-def test_without_an_environment_it_learns_or_says_why_it_cannot(name, tmp_path: Path):
-    data, pace = small(name).data, small(name).pace
-    if data.replay == "required" or (pace is not None and pace.rollout is not None):
-        with pytest.raises(InputError, match=f"{name} cannot learn offline.*use value-dice or bc"):
-            run(name, env=False, out=tmp_path / "run")
-        assert not (tmp_path / "run").exists()
-    else:
-        assert len(run(name, env=False).metrics) == 3
-
-
-@pytest.mark.parametrize("name", ["bc", "gail"])
-def test_replay_data_is_refused_where_it_is_not_used(name):
-    with pytest.raises(InputError, match=f"{name} does not use replay data.*omit `replay_data`"):
-        run(name, replay_data=vd.load_demos("pendulum", episodes=1))
-
-
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
@@ -171,7 +154,7 @@ def test_replay_data_is_refused_where_it_is_not_used(name):
 )
 def test_settings_that_make_no_sense_are_refused_by_name(kind, settings):
     for name, value in settings.items():
-        with pytest.raises(InputError, match=name.removeprefix("discriminator_")):
+        with pytest.raises(InputError, match=f"`{name}`"):
             kind(**{name: value})
 
 

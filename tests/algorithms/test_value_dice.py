@@ -11,19 +11,19 @@ import numpy as np
 import optax
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sample_rows import random_obs, random_rows, update
 
 from valuedice.algorithms.value_dice import State, ValueDICE, residual_terms
 from valuedice.losses import interpolate
-from valuedice.networks import Dense, Params, adam_init, expected_value, policy_entropy
-from valuedice.types import Batch, Spec, Transition
+from valuedice.networks import Dense, Params, expected_value, policy_entropy
+from valuedice.types import Batch, InitialStates, Spec, Transition
 
 GAMMA = 0.9
-OBS, ACTIONS = 2, 3
+DISCRETE, GAUSSIAN = Spec(2, 3, discrete=True), Spec(2, 3)
 # Compiled once for all tests of the same settings.
-update = jax.jit(ValueDICE.update, static_argnums=0)
 diagnose = jax.jit(ValueDICE.diagnose, static_argnums=0)
 log_ratio = jax.jit(ValueDICE.log_ratio, static_argnums=(0, 3))
-KINDS = pytest.mark.parametrize("discrete", [True, False])
+KINDS = pytest.mark.parametrize("spec", [DISCRETE, GAUSSIAN], ids=["discrete", "gaussian"])
 
 
 @pytest.fixture(autouse=True)
@@ -37,41 +37,23 @@ def rng():
     return np.random.default_rng(0)
 
 
-def state_of(spec, actor: Params, nu: Params) -> State:
-    return State(
-        actor=actor,
-        nu=nu,
-        actor_opt=adam_init(actor),
-        nu_opt=adam_init(nu),
-        log_partition=jnp.zeros(()),
-        updates=jnp.zeros((), jnp.int32),
-        key=jax.random.key(0),
-        spec=spec,
-    )
+def random_state(rng, spec) -> State:
+    """As initialised, but with random biases."""
+    state = ValueDICE(hidden=(8,)).init(jax.random.key(0), spec)
+    nu, actor = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), (state.nu, state.actor))
+    return replace(state, nu=nu, actor=actor)
 
 
-def random_state(rng, discrete) -> State:
-    """As initialised, but with biases that would show."""
-
-    def layer(inputs, outputs, bias=True):
-        kernel, offset = rng.normal(size=(inputs, outputs)), rng.normal(size=outputs)
-        return Dense(jnp.asarray(kernel), jnp.asarray(offset) if bias else None)
-
-    nu = [layer(OBS + 1 + ACTIONS, 8), layer(8, 1, bias=False)]
-    actor = [layer(OBS, 8), layer(8, ACTIONS if discrete else 2 * ACTIONS)]
-    return state_of(Spec(OBS, ACTIONS, discrete), actor, nu)
+def rows_with_end(rng, size, spec=DISCRETE) -> Transition:
+    """Random rows, the last of which ends in the absorbing state."""
+    return random_rows(rng, spec, size, ends=[size - 1])
 
 
-def random_obs(rng, size, absorbing=()) -> np.ndarray:
-    obs = np.append(rng.normal(size=(size, OBS)), np.zeros((size, 1)), axis=1)
-    obs[list(absorbing)] = [*[0] * OBS, 1]
-    return obs
-
-
-def random_rows(rng, size, discrete=True) -> Transition:
-    """The last row ends in the absorbing state."""
-    action = np.eye(ACTIONS)[rng.integers(ACTIONS, size=size)] if discrete else rng.uniform(-1, 1, (size, ACTIONS))
-    return Transition(random_obs(rng, size), action, random_obs(rng, size, [size - 1]))
+def batch_of(rng, spec=DISCRETE, replay=True) -> Batch:
+    """Four rows of each source."""
+    expert, other = rows_with_end(rng, 4, spec), rows_with_end(rng, 4, spec)
+    initial = InitialStates(random_obs(rng, spec, 4))
+    return Batch.of(spec, expert=expert, initial=initial, replay=other if replay else None)
 
 
 def forward(params: Params, x) -> np.ndarray:
@@ -92,8 +74,8 @@ def nu_at(state, obs, action) -> np.ndarray:
 def mean_nu(state, obs) -> np.ndarray:
     """E_{a~π} ν(s, a) over discrete actions; at no action in the absorbing state."""
     if obs[-1] == 1:
-        return nu_at(state, obs, np.zeros(ACTIONS))
-    return policy_probs(state, obs) @ [nu_at(state, obs, action) for action in np.eye(ACTIONS)]
+        return nu_at(state, obs, np.zeros(3))
+    return policy_probs(state, obs) @ [nu_at(state, obs, action) for action in np.eye(3)]
 
 
 def residuals(state, rows) -> np.ndarray:
@@ -121,10 +103,6 @@ def curved(row):
     return row @ WEIGHT + jnp.sum(row**2)
 
 
-def curved_slope(action):
-    return WEIGHT[OBS + 1 :] + 2 * action
-
-
 def value_and_actor_gradient(state, obs, noise):
     def value(actor):
         return expected_value(curved, actor, jnp.asarray(obs), noise)
@@ -134,30 +112,30 @@ def value_and_actor_gradient(state, obs, noise):
 
 
 @KINDS
-def test_the_absorbing_state_has_one_action_and_gives_the_policy_no_gradient(rng, discrete):
-    state, obs = random_state(rng, discrete), np.array([0.7, -0.4, 1.0])
-    noise = None if discrete else jnp.ones(ACTIONS)
+def test_the_absorbing_state_has_one_action_and_gives_the_policy_no_gradient(rng, spec):
+    state, obs = random_state(rng, spec), np.array([0.7, -0.4, 1.0])
+    noise = None if spec.discrete else jnp.ones(3)
     value, action, gradient = value_and_actor_gradient(state, obs, noise)
     assert_allclose(value, 0.7**2 + 0.4**2 + 1)
-    assert_array_equal(action, np.zeros(ACTIONS))
+    assert_array_equal(action, np.zeros(3))
     assert_same_trees(gradient, jax.tree.map(jnp.zeros_like, state.actor))
 
 
 def test_expected_value_of_a_gaussian_policy_is_that_of_its_sample(rng):
-    state, obs, noise = random_state(rng, False), np.array([0.7, -0.4, 0.0]), np.array([0.3, -1.0, 2.0])
+    state, obs, noise = random_state(rng, GAUSSIAN), np.array([0.7, -0.4, 0.0]), np.array([0.3, -1.0, 2.0])
     location, raw = np.split(forward(state.actor, obs[:-1]), 2)
     sample = np.tanh(location + np.exp(-5 + 3.5 * (np.tanh(raw) + 1)) * noise)
     value, action, gradient = value_and_actor_gradient(state, obs, jnp.asarray(noise))
     assert_allclose(action, sample)
     assert_allclose(value, curved(np.append(obs, sample)))
     # By the chain rule through the sample, with respect to the location's output bias.
-    assert_allclose(gradient[-1].bias[:ACTIONS], curved_slope(sample) * (1 - sample**2))
+    assert_allclose(gradient[-1].bias[:3], (WEIGHT[3:] + 2 * sample) * (1 - sample**2))
 
 
 def test_expected_value_of_a_categorical_policy_is_the_sum_over_its_actions(rng):
-    state, obs = random_state(rng, True), np.array([0.7, -0.4, 0.0])
+    state, obs = random_state(rng, DISCRETE), np.array([0.7, -0.4, 0.0])
     probs = policy_probs(state, obs)
-    values = np.array([curved(np.append(obs, action)) for action in np.eye(ACTIONS)])
+    values = np.array([curved(np.append(obs, action)) for action in np.eye(3)])
     value, action, gradient = value_and_actor_gradient(state, obs, None)
     assert_allclose(action, probs)
     assert_allclose(value, probs @ values)
@@ -165,15 +143,15 @@ def test_expected_value_of_a_categorical_policy_is_the_sum_over_its_actions(rng)
     assert_allclose(gradient[-1].bias, probs * (values - probs @ values))
 
 
-def test_entropy_of_a_categorical_policy_leaves_the_absorbing_state_out(rng):
-    state, obs = random_state(rng, True), random_obs(rng, 5, absorbing=[1, 4])
+def test_entropy_of_a_categorical_policy_omits_the_absorbing_state(rng):
+    state, obs = random_state(rng, DISCRETE), random_obs(rng, DISCRETE, 5, absorbing=[1, 4])
     probs = np.array([policy_probs(state, row) for row in obs[[0, 2, 3]]])
     entropy = policy_entropy(state.actor, state.spec, jnp.asarray(obs), jax.random.key(0))
     assert_allclose(entropy, -np.sum(probs * np.log(probs)) / 3)
 
 
-def test_entropy_of_a_gaussian_policy_leaves_the_absorbing_state_out():
-    # Of location s + 3 and the smallest log-std, -5: so narrow that its sample hardly matters.
+def test_entropy_of_a_gaussian_policy_omits_the_absorbing_state():
+    # Its location is s + 3, and its log-std the smallest, -5: so narrow that the sample hardly matters.
     actor = [Dense(jnp.array([[1.0, 0.0]]), jnp.array([3.0, -20.0]))]
     obs = jnp.array([[-3.0, 0.0], [0.0, 1.0], [-2.5, 0.0], [0.0, 1.0]])
     gaussian = 0.5 * np.log(2 * np.pi * np.e) - 5
@@ -184,71 +162,57 @@ def test_entropy_of_a_gaussian_policy_leaves_the_absorbing_state_out():
 
 @pytest.mark.parametrize(("alpha", "replay", "share"), [(0.25, True, 0.25), (0.25, False, 0.0), (0.0, True, 0.0)])
 def test_diagnose_measures_the_weighted_objective(rng, alpha, replay, share):
-    state = random_state(rng, True)
-    expert, initial, other = random_rows(rng, 4), random_obs(rng, 2), random_rows(rng, 3)
+    state, other = random_state(rng, DISCRETE), rows_with_end(rng, 3)
     weight, initial_weight = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.2, 0.8])
-    batch = Batch(expert, initial, other if replay else None, weight, initial_weight)
+    expert = rows_with_end(rng, 4)._replace(weight=weight)
+    initial = InitialStates(random_obs(rng, DISCRETE, 2), initial_weight)
+    batch = Batch.of(DISCRETE, expert=expert, initial=initial, replay=other if replay else None)
     measured = diagnose(ValueDICE(discount=GAMMA, replay_regularization=alpha), state, batch)
 
     x, x_replay = residuals(state, expert), residuals(state, other)
     mixture = np.append((1 - share) * weight, np.full(3, share / 3))
     tilted = np.exp(np.append(x, x_replay))
-    start = initial_weight @ [mean_nu(state, obs) for obs in initial]
+    start = initial_weight @ [mean_nu(state, obs) for obs in initial.obs]
     objective = np.log(mixture @ tilted) - (1 - share) * (1 - GAMMA) * start - share * x_replay.mean()
     nu = [nu_at(state, obs, action) for obs, action in zip(expert.obs, expert.action, strict=True)]
     probs = np.array([policy_probs(state, obs) for obs in expert.obs])
-    expected = {
-        "kl_estimate": -objective,
-        "dv_value": objective,
-        "effective_sample_size": (mixture @ tilted) ** 2 / (mixture @ tilted**2),
-        "nu_mean": np.mean(nu),
-        "nu_std": np.std(nu),
-        "nu_min": min(nu),
-        "nu_max": max(nu),
-        "entropy": -np.sum(probs * np.log(probs)) / 4,
-    }
+    expected = {"dv_value": objective, "nu_mean": np.mean(nu), "nu_std": np.std(nu), "nu_min": min(nu)}
+    expected |= {"nu_max": max(nu), "entropy": -np.sum(probs * np.log(probs)) / 4}
+    assert set(measured.metrics) == set(expected)
     for name, value in expected.items():
-        assert_allclose(measured[name], value, err_msg=name)
+        assert_allclose(measured.metrics[name], value, err_msg=name)
+    assert_allclose(measured.kl_estimate, -objective)
+    assert_allclose(measured.effective_sample_size, (mixture @ tilted) ** 2 / (mixture @ tilted**2))
 
 
 def test_log_ratio_is_the_residual_less_the_running_mean_of_the_log_terms(rng):
     algorithm = ValueDICE(discount=GAMMA, replay_regularization=0.0, nu_lr=0.1)
-    first = random_state(rng, True)
-    batches = [Batch(random_rows(rng, 4), random_obs(rng, 4), None) for _ in range(2)]
-    second, _ = update(algorithm, first, batches[0])
-    third, _ = update(algorithm, second, batches[1])
-    log_terms = [
-        np.log(np.mean(np.exp(residuals(state, batch.expert))))
-        for state, batch in zip([first, second], batches, strict=True)
-    ]
-    rows = random_rows(rng, 5)
+    state = first = random_state(rng, DISCRETE)
+    log_terms = []
+    for _ in range(2):
+        batch = batch_of(rng, replay=False)
+        log_terms.append(np.log(np.mean(np.exp(residuals(state, batch.expert)))))
+        state, _ = update(algorithm, state, batch)
+    rows = rows_with_end(rng, 5)
     # The second of two weighs 1, the first 0.99.
     constant = (0.99 * log_terms[0] + log_terms[1]) / 1.99
     assert abs(log_terms[0] - log_terms[1]) > 0.1
-    assert_allclose(log_ratio(algorithm, third, rows), residuals(third, rows) - constant)
+    assert_allclose(log_ratio(algorithm, state, rows), residuals(state, rows) - constant)
     assert_allclose(log_ratio(algorithm, first, rows), residuals(first, rows))
-
-
-def test_log_ratio_rises_with_nu_of_the_row(rng):
-    # ν(s, a) = 5 for the first action and 0 for the others, or none.
-    state = one_unit(random_state(rng, True), np.eye(6)[OBS + 1], 0.0, 5.0)
-    state = replace(state, log_partition=jnp.array(0.02), updates=jnp.array(2))
-    ends = Transition(random_obs(rng, ACTIONS), np.eye(ACTIONS), random_obs(rng, ACTIONS, range(ACTIONS)))
-    assert_allclose(log_ratio(ValueDICE(), state, ends), np.array([5, 0, 0]) - 0.02 / (1 - 0.99**2))
 
 
 def test_log_ratio_of_a_gaussian_policy_is_a_mean_over_samples():
     # ν(s, a) = a + 1, and π is symmetric around 0: E ν(s′, a′) = 1, with a deviation near 0.9 of a sample.
     nu = [Dense(jnp.array([[0.0], [0.0], [1.0]]), jnp.ones(1)), Dense(jnp.ones((1, 1)), None)]
     actor = [Dense(jnp.zeros((1, 2)), jnp.array([0.0, 20.0]))]
-    state = state_of(Spec(1, 1), actor, nu)
-    row = Transition(np.zeros((1, 2)), np.array([[0.5]]), np.zeros((1, 2)))
+    state = replace(ValueDICE().init(jax.random.key(0), Spec(1, 1)), actor=actor, nu=nu)
+    row = Transition(np.zeros((1, 2)), np.array([[0.5]]), np.zeros((1, 2)), np.zeros(1))
     ratio = log_ratio(ValueDICE(discount=GAMMA), state, row, 4000)
     assert_allclose(ratio, [1.5 - GAMMA], atol=0.06)
 
 
 def mixing_factor(point, start, end):
-    """The t of point = t · start + (1 - t) · end, or None where the point is not on that segment."""
+    """The t of point = t · start + (1 - t) · end, or None if the point is not on that segment."""
     factors = (point - end) / (start - end)
     return factors[0] if np.ptp(factors) < 1e-9 and 0 <= factors[0] <= 1 else None
 
@@ -273,40 +237,36 @@ def test_interpolation_without_replay_mixes_each_expert_row_with_another(rng):
 
 
 @KINDS
-def test_penalised_rows_are_those_of_the_residual(rng, discrete):
-    state = random_state(rng, discrete)
-    sources = random_rows(rng, 4, discrete), random_rows(rng, 4, discrete)
-    batch = Batch(sources[0], random_obs(rng, 4), sources[1])
-    terms = jax.jit(residual_terms, static_argnums=2)(state.nu, state.actor, state.spec, batch, state.key, GAMMA)
-    for source, rows, x in zip(sources, terms.rows, [terms.x_expert, terms.x_replay], strict=True):
+def test_penalised_rows_are_those_of_the_residual(rng, spec):
+    state, batch = random_state(rng, spec), batch_of(rng, spec)
+    terms = jax.jit(residual_terms, static_argnums=2)(state.nu, state.actor, spec, batch, state.key, GAMMA)
+    for source, rows, x in zip(
+        [batch.expert, batch.replay], terms.rows, [terms.x_expert, terms.x_replay], strict=True
+    ):
         now, after = np.split(np.asarray(rows), 2)
         assert_array_equal(now, np.append(source.obs, source.action, axis=1))
-        assert_array_equal(after[:, : OBS + 1], source.next_obs)
-        if discrete:
+        assert_array_equal(after[:, :3], source.next_obs)
+        if spec.discrete:
             alive = [policy_probs(state, obs) for obs in source.next_obs[:-1]]
-            assert_allclose(after[:, OBS + 1 :], [*alive, np.zeros(ACTIONS)])
+            assert_allclose(after[:, 3:], [*alive, np.zeros(3)])
         else:  # One sample a row, for residual and penalty alike.
             assert x is not None
             assert_allclose(x, (forward(state.nu, now) - GAMMA * forward(state.nu, after))[:, 0])
 
 
-def test_replay_rows_change_nothing_where_alpha_is_zero(rng):
+def test_replay_rows_change_nothing_if_alpha_is_zero(rng):
     algorithm = ValueDICE(discount=GAMMA, replay_regularization=0.0, nu_lr=0.1)
-    old = random_state(rng, True)
-    batch = Batch(random_rows(rng, 4), random_obs(rng, 4), None)
-    without, _ = update(algorithm, old, batch)
-    with_replay, _ = update(algorithm, old, batch._replace(replay=random_rows(rng, 4)))
-    assert_same_trees((with_replay.nu, with_replay.actor), (without.nu, without.actor))
-    assert_array_equal(with_replay.log_partition, without.log_partition)
+    state, batch = random_state(rng, DISCRETE), batch_of(rng)
+    states = [update(algorithm, state, each)[0] for each in (batch, batch.without_replay())]
+    assert_same_trees(*[(after.nu, after.actor, after.log_partition) for after in states])
 
 
 def test_gradient_penalty_enters_by_its_weight(rng):
     # A unit that is always on makes ν linear: slope vw, v = 3, w of length 2, penalty (2v - 1)², in v 4 (2v - 1).
-    old = one_unit(random_state(rng, True), np.full(6, 2 / 6**0.5), 100.0, 3.0)
-    batch = Batch(random_rows(rng, 4), random_obs(rng, 4), random_rows(rng, 4))
+    old, batch = one_unit(random_state(rng, DISCRETE), np.full(6, 2 / 6**0.5), 100.0, 3.0), batch_of(rng)
 
     def slope(weight):
-        """Of ν's loss in v: Adam's first moment is a tenth of it."""
+        """The slope of ν's loss in v: Adam's first moment is a tenth of it."""
         new, metrics = update(ValueDICE(gradient_penalty=weight), old, batch)
         assert_allclose(metrics["nu_penalty"], (6 - 1) ** 2)
         return 10 * optax.tree.get(new.nu_opt, "mu")[-1].kernel[0, 0]
@@ -316,13 +276,10 @@ def test_gradient_penalty_enters_by_its_weight(rng):
 
 def test_gradient_penalty_looks_between_expert_and_replay(rng):
     # ν = 3 max(s₀, 0), with s₀ at -1 on the expert's side and 1 on the other: steep on half of the way.
-    def side(value):
-        rows = random_rows(rng, 4)
+    batch = batch_of(rng)
+    for rows, value in ((batch.expert, -1.0), (batch.replay, 1.0)):
         rows.obs[:, 0] = rows.next_obs[:, 0] = value
-        return rows
-
-    old = one_unit(random_state(rng, True), np.eye(6)[0], 0.0, 3.0)
-    batch = Batch(side(-1.0), random_obs(rng, 4), side(1.0))
+    old = one_unit(random_state(rng, DISCRETE), np.eye(6)[0], 0.0, 3.0)
     _, metrics = update(ValueDICE(gradient_penalty=7.0), old, batch)
     # 1 where ν is flat, (3 - 1)² where it is steep: some of eight rows are on either side.
     steep = 8 * (metrics["nu_penalty"] - 1) / 3

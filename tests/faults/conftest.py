@@ -13,7 +13,9 @@ from faults.harness import Launcher, Whole, options
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--faults-report", type=Path, help="write a JSON file about the kills there, fuzz.json beside it")
+    parser.addoption(
+        "--faults-report", type=Path, help="write a JSON file about the kills there, fuzz.json beside it"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +28,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def launcher(shared: Path, request: pytest.FixtureRequest) -> Iterator[Launcher]:
     # The next session finds compiled code again.
-    cache = request.config.cache
+    cache = getattr(request.config, "cache", None)
     launcher = Launcher(shared if cache is None else cache.mkdir("valuedice"))
     yield launcher
     launcher.close()

@@ -1,4 +1,4 @@
-"""Runs of the command line as processes of their own, ways to end them, and runs that are killed again and again."""
+"""Runs of the command line as processes of their own, ways to end them, and runs that are killed many times."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ def options(algorithm: str, task: str, **changes: Any) -> list[str]:
     """The command that trains a small run of a task."""
     command = ["expert"] if algorithm == "sac" else ["train", algorithm]
     return [*command, *small_flags(algorithm, **(TASKS[task] | changes))]
+
+
+def resumed(out: Path | str, command: str = "train") -> list[str]:
+    """The command that resumes a run."""
+    return [command, "--resume", str(out), "--quiet"]
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,7 @@ def kill_series(
         # Killed before it had a configuration, a run does not exist yet and is begun again.
         exists = (out / "config.json").exists()
         before, stale = rows(out), partial(out)
-        process = launcher.start(*([begun[0], "--resume"] if exists else [*begun, "--out"]), out)
+        process = launcher.start(*(resumed(out, begun[0]) if exists else [*begun, "--out", str(out)]))
         step = rng.randint(1, max(1, 2 * (last - 1 - before) // (len(plan) - number)))
         if moment == "start":
             time.sleep(rng.uniform(0.0, 3.0))
@@ -186,7 +191,7 @@ def kill_series(
             series.torn += bool(partial(out) - stale)
         assert (progress or 0) >= done, "a kill cost progress that had been saved"
         done = progress or 0
-    assert launcher.run(begun[0], "--resume", out).done
+    assert launcher.run(*resumed(out, begun[0])).done
     assert not partial(out)
     series.identical = same(out, whole)
     series.seconds = round(time.monotonic() - begin, 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commanding import flags
-from faults.harness import Launcher, options, saved
+from faults.harness import Launcher, options, resumed, saved
 
 from valuedice import load_policy
 
@@ -35,7 +35,7 @@ def test_a_step_that_is_too_large_is_stopped_with_what_was_good_kept(task: str, 
     assert 160 <= int(cells["step"]) < 200
     assert not all(math.isfinite(float(cell)) for cell in cells.values() if cell)
     assert is_finite(out)
-    again = launcher.run("train", "--resume", out)
+    again = launcher.run(*resumed(out))
     # It ends the same, whichever checkpoint the clock has chosen by then.
     assert again.code == 3
     assert again.said.partition(" holds ")[0] == ended.said.partition(" holds ")[0]

@@ -8,11 +8,13 @@ from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
 
 import pytest
-from faults.harness import Launcher, Whole, end_of, options, saved, wait_until
+from faults.harness import Launcher, Whole, end_of, options, resumed, saved, wait_until
 from resuming import same
 
-STOPPED = r"""valuedice: stopped after (\d+) steps; .* holds the checkpoint at \1 steps; """
-STOPPED += r"""continue with: valuedice (train|expert) --resume (.*)\n"""
+STOPPED = (
+    r"valuedice: stopped after (\d+) steps; .* holds the checkpoint at \1 steps; "
+    r"continue with: valuedice (train|expert) --resume (.*)\n"
+)
 AT_ONCE = "valuedice: interrupted a second time; stopped at once\n"
 
 
@@ -26,7 +28,7 @@ def test_interrupted_runs_continue_where_they_stopped(launcher: Launcher, whole:
         said = re.fullmatch(STOPPED, ended.said)
         assert said is not None
         assert int(said[1]) == saved(out)
-        args = [said[2], "--resume", said[3]]
+        args = resumed(said[3], said[2])
     ended = end_of(launcher.until_row(out, *args), SIGINT, SIGINT)
     # The run may have been quicker than the second signal.
     assert ended.code == 130
@@ -43,7 +45,7 @@ def test_an_interrupted_expert_names_its_own_command(launcher: Launcher, whole: 
     said = re.fullmatch(STOPPED, ended.said)
     assert ended.code == 143
     assert said is not None
-    assert launcher.run(said[2], "--resume", said[3]).done
+    assert launcher.run(*resumed(said[3], said[2])).done
     assert same(out, whole("sac", "expert"))
 
 

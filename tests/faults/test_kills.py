@@ -8,7 +8,7 @@ from signal import SIGKILL, SIGSTOP
 from typing import Any
 
 import pytest
-from faults.harness import Launcher, Whole, end_of, kill_series, options, plan_of
+from faults.harness import Launcher, Whole, end_of, kill_series, options, plan_of, resumed
 from resuming import same
 
 from valuedice.algorithms import ALGORITHMS
@@ -58,10 +58,10 @@ def test_a_folder_is_refused_while_a_run_uses_it_and_free_when_that_was_killed(
     process = launcher.until_row(out, *begun)
     # It sleeps, so that it is still there when the others come.
     process.send_signal(SIGSTOP)
-    for args, why in ((begun, "already holds a run"), (["train", "--resume", str(out)], "another run is using")):
+    for args, why in ((begun, "already holds a run"), (resumed(out), "another run is using")):
         ended = launcher.run(*args)
         assert ended.refused
         assert why in ended.said
     assert end_of(process, SIGKILL).code == -SIGKILL
-    assert launcher.run("train", "--resume", out).done
+    assert launcher.run(*resumed(out)).done
     assert same(out, whole("value-dice", "quick"))

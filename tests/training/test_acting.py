@@ -97,10 +97,7 @@ def test_the_policy_of_the_moment_acts_after_the_random_steps():
     assert_allclose(actions[5:, 0], 1 + 2 * np.tanh([-1.0, 0.5, -1.0]), rtol=1e-6)
     assert_allclose(actions[5:, 1], 5 + 5 * np.tanh([1.0, -0.5, 1.0]), rtol=1e-6)
     assert len(np.unique(actions[:5], axis=0)) == 5
-
-
-def test_the_policy_sees_the_observation_as_it_is():
-    # It normalises by itself: [100, step] of the first episode is [0, (step - 2) / 4].
+    # It sees the observation as it is, and normalises by itself: [100, step] is [0, (step - 2) / 4].
     policy = Policy(((np.array([[0.0] * 4, [1.0] * 4]), np.zeros(4)),), NORMALIZER, BOX)
     actions, _ = run(Recorder(), BOX, policy, steps=6)
     assert_allclose(actions[:, 0], 1 + 2 * np.tanh((np.arange(6) - 2) / 4), rtol=1e-6)

@@ -21,7 +21,8 @@ NO_DEMOS: dict[str, Any] = {"demos": None}
 
 
 def resolved(name: str, **settings: Any) -> TrainConfig:
-    return TrainConfig(**({"demos": "pendulum"} | settings)).resolved(small(name))
+    given: dict[str, Any] = {"demos": "pendulum"} | settings
+    return TrainConfig(**given).resolved(small(name))
 
 
 def test_the_fields_are_the_keyword_arguments_of_train():

@@ -17,8 +17,8 @@ class Indifferent(PendulumEnv):
     """No action has a reward."""
 
     def step(self, u):
-        obs, _, *rest = super().step(u)
-        return obs, 0.0, *rest
+        obs, _, terminated, truncated, info = super().step(u)
+        return obs, 0.0, terminated, truncated, info
 
 
 def test_a_normalised_return_is_one_at_the_expert_and_zero_at_random_actions(finished):

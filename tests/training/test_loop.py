@@ -18,12 +18,6 @@ from valuedice.training import learner
 from valuedice.types import Spec
 
 
-def test_evaluating_more_often_does_not_change_what_is_learned_online(finished, pendulum):
-    other = train(pendulum, "Pendulum-v1", eval_every=9, eval_episodes=1)
-    assert [row["step"] for row in other.metrics] == [9, 18, 24]
-    assert same(finished.policy, other.policy)
-
-
 def test_how_often_an_offline_run_is_evaluated_changes_neither_result_nor_speed(pendulum, monkeypatch):
     calls, real = [], learner.run_updates
     monkeypatch.setattr(learner, "run_updates", lambda *args: calls.append(args[3:]) or real(*args))

@@ -49,14 +49,13 @@ def test_open_episodes_and_rollouts_are_restored(env, settings, tmp_path):
     assert result(tmp_path / "7")[0] == result(tmp_path / "longer")[0]
 
 
-def test_resuming_a_finished_run_changes_nothing(pendulum, whole, copied):
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_a_finished_run_stays_as_it_is_and_one_without_a_checkpoint_begins_again(
+    pendulum, whole, copied, checkpoint
+):
+    if not checkpoint:
+        shutil.rmtree(copied / "checkpoint")
     assert len(train(pendulum, "Pendulum-v1", copied, resume=True).metrics) == 6
-    assert same(copied, whole)
-
-
-def test_a_run_without_a_checkpoint_begins_again(pendulum, whole, copied):
-    shutil.rmtree(copied / "checkpoint")
-    train(pendulum, "Pendulum-v1", copied, resume=True)
     assert same(copied, whole)
 
 

@@ -90,7 +90,7 @@ def test_a_loss_that_is_not_finite_stops_at_once_and_keeps_what_was_good(good, m
 def test_a_sample_that_stays_too_small_is_divergence(good, monkeypatch):
     policy, _ = result(good)
     monkeypatch.setattr("valuedice.training.stopping.LEAST_SAMPLE_SIZE", 2.0)
-    with pytest.raises(DivergenceError, match="effective_sample_size is .* since 12 steps.*checkpoint at 8 steps"):
+    with pytest.raises(DivergenceError, match=r"effective_sample_size is .* since 12 steps.*checkpoint at 8 steps"):
         vd.load_run(good).resume(steps=24, quiet=True)
     assert result(good)[0] == policy
     assert (good / "metrics.csv").read_text().splitlines()[-1].startswith("20,")

@@ -30,7 +30,7 @@ from valuedice.training.evaluation import Evaluation
 from valuedice.training.learner import Learner, restored, start
 from valuedice.training.loop import run_training
 from valuedice.training.progress import Display
-from valuedice.training.run_folder import RunFolder, below, refuse_other_run
+from valuedice.training.run_folder import RunFolder, below, check_folder
 from valuedice.training.stored import StoredConfig, load_data, read_config
 from valuedice.types import Metrics, Normalizer, Spec, Transition
 
@@ -143,9 +143,10 @@ def run_algorithm(algorithm: AnyAlgorithm, config: TrainConfig) -> Run:
         check_algorithm(algorithm)
         config = config.resolved(algorithm)
         folder = config.folder
-        if folder is not None and not config.resume:
-            refuse_other_run(folder)
         demos, extra = load_data(config)
+        stored = StoredConfig.of(algorithm, config, demos, extra)
+        # Also before anything slow: the run folder itself checks once more when it is made.
+        check_folder(folder, stored, resume=config.resume)
         envs: list[Env] = []
         if config.training_env is not None and algorithm.pace is not None:
             for _ in range(algorithm.pace.environments):
@@ -161,7 +162,6 @@ def run_algorithm(algorithm: AnyAlgorithm, config: TrainConfig) -> Run:
         expert_return = None if demos is None else demos.expert_return
         evaluation = Evaluation(config, learner, evaluator, expert_return)
         parts = {"learner": learner, "batches": batches, "actor": actor, "evaluation": evaluation}
-        stored = StoredConfig.of(algorithm, config, demos, extra)
         kept = stack.enter_context(
             closing(RunFolder(folder, stored, parts, batches.replay, resume=config.resume, begin=begin))
         )

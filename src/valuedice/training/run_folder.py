@@ -58,10 +58,7 @@ class RunFolder:
         self._lock: IO[str] | None = None
         if path is None:
             return
-        if resume:
-            check_unchanged(path, config)
-        else:
-            refuse_other_run(path)
+        check_folder(path, config, resume=resume)
         with self.writing():
             (path / "checkpoint").mkdir(parents=True, exist_ok=True)
             self._lock = lock(path)
@@ -210,8 +207,13 @@ def lock(path: Path) -> IO[str]:
     return file
 
 
-def refuse_other_run(path: Path) -> None:
-    """Another run's results are never overwritten."""
+def check_folder(path: Path | None, config: StoredConfig, *, resume: bool) -> None:
+    """Another run's results are never overwritten, and a run is never resumed with other settings."""
+    if path is None:
+        return
+    if resume:
+        check_unchanged(path, config)
+        return
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give a folder as `out`")
     if any((path / name).exists() for name in ("config.json", "metrics.csv", "policy.safetensors", "summary.json")):

@@ -1,0 +1,147 @@
+"""Files that are damaged, forged or hostile load or are refused in one line: cheaply, and without running code."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from faults.fuzzing import TARGETS, Tally, use_demos, use_policy
+from faults.harness import Launcher, Whole, options, resumed
+from faults.hostile import CANARY, DEMOS, PICKLE, POLICIES, alike, demos_file, signed, small_policy
+from hypothesis import HealthCheck, Phase, given, settings
+
+import valuedice as vd
+from valuedice.demos import archive
+from valuedice.training.checkpoint import SLOTS
+
+KINDS = [(name, how) for name in TARGETS for how in ("damaged", "forged")]
+HAND_MADE = {"demonstrations": (DEMOS, use_demos), "policies": (POLICIES, use_policy)}
+
+
+def fuzz(name: str, how: str, folder: Path, *, at_length: bool) -> Tally:
+    """Tries mutated files of a kind, always the same ones."""
+    target, tally = TARGETS[name], Tally()
+
+    @settings(
+        max_examples=target.many if at_length else target.many // 25,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+    )
+    @given(getattr(target, how))
+    def every(content: bytes) -> None:
+        tally.attempt(target.use, folder / target.file, content)
+
+    every()
+    return tally
+
+
+@pytest.mark.parametrize(("name", "how"), KINDS)
+def test_a_mutated_file_loads_or_is_refused(name: str, how: str, tmp_path: Path):
+    assert fuzz(name, how, tmp_path, at_length=False).refused
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("name", "how"), KINDS)
+def test_hundreds_of_mutated_files_load_or_are_refused(name: str, how: str, report: dict[str, Any], tmp_path: Path):
+    tally = fuzz(name, how, tmp_path, at_length=True)
+    report["fuzz"][f"{name}, {how}"] = tally.report()
+    assert len(tally.distinct) > TARGETS[name].many / 2
+    assert tally.loaded or how == "damaged"
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_is_mutated_loads_when_it_is_intact(name: str, tmp_path: Path):
+    for content in TARGETS[name].originals():
+        assert Tally().attempt(TARGETS[name].use, tmp_path / TARGETS[name].file, content) is None
+
+
+@pytest.mark.parametrize("kind", HAND_MADE)
+def test_hand_made_forgeries_are_refused_and_odd_files_load(kind: str, report: dict[str, Any], tmp_path: Path):
+    (forgeries, use), tally = HAND_MADE[kind], Tally()
+    for name, (content, verdict) in forgeries.items():
+        said = tally.attempt(use, tmp_path / "file", content)
+        assert (said is None) == (verdict is True), (name, said)
+        assert said is None or str(verdict) in said, (name, said)
+    report["fuzz"][f"{kind}, hand-made"] = tally.report()
+
+
+def test_the_canary_sings_when_a_pickle_is_read():
+    pickle.loads(PICKLE)  # noqa: S301
+    assert CANARY.exists()
+    CANARY.unlink()
+
+
+@pytest.mark.parametrize("name", ["demos.npz", "policy.safetensors", "state", "config.json"])
+def test_a_pickle_in_place_of_any_file_is_one_line_and_runs_no_code(
+    name: str, launcher: Launcher, whole: Whole, tmp_path: Path
+):
+    run = Path(shutil.copytree(whole("value-dice", "quick"), tmp_path / "run"))
+    commands: dict[str, list[list[str]]] = {
+        "demos.npz": [
+            ["demos", "inspect", str(run / "demos.npz")],
+            [*options("value-dice", "quick", demos=run / "demos.npz"), "--out", str(tmp_path / "new")],
+        ],
+        "policy.safetensors": [["evaluate", str(run), "--env", "Pendulum-v1"]],
+    }
+    for path in [run / "checkpoint" / slot / name for slot in SLOTS] if name == "state" else [run / name]:
+        path.write_bytes(signed(PICKLE) if name == "state" else PICKLE)
+    for command in commands.get(name, [resumed(run)]):
+        assert launcher.run(*command).refused
+    assert not CANARY.exists()
+    assert not (tmp_path / "new").exists()
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from valuedice.demos import load_demos
+from valuedice.errors import InputError
+from valuedice.policy import load_policy
+
+folder = Path(sys.argv[1])
+for warm in (True, False):
+    for path in sorted(folder.iterdir()):
+        if warm == path.name.startswith("warm"):
+            try:
+                (load_policy if path.suffix == ".safetensors" else load_demos)(path)
+            except InputError as error:
+                causes = (error.__cause__, error.__context__)
+                assert not any(isinstance(cause, MemoryError) for cause in causes), (path, error)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 64_000_000, resource.getrlimit(resource.RLIMIT_AS)[1]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux tells the memory in use")
+def test_forged_files_need_no_more_than_64_mb_of_a_limited_process(tmp_path: Path):
+    (tmp_path / "warm.npz").write_bytes(demos_file())
+    (tmp_path / "warm.safetensors").write_bytes(small_policy())
+    for forgeries, end in ((DEMOS, "npz"), (POLICIES, "safetensors")):
+        for index, (content, _) in enumerate(forgeries.values()):
+            (tmp_path / f"{index}.{end}").write_bytes(content)
+    subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path)], check=True, timeout=300)
+
+
+def test_a_large_file_of_a_hundredfold_compression_loads(tmp_path: Path):
+    states = np.tile(np.eye(10, dtype=np.float32), (50_000, 1))
+    ends = np.arange(len(states)) % 1000 == 999
+    arrays: dict[str, Any] = {"observations": states, "actions": states[:, :2], "next_observations": states}
+    np.savez_compressed(tmp_path / "ring.npz", **arrays, terminations=ends, truncations=~ends & False)
+    assert (tmp_path / "ring.npz").stat().st_size < 450_000
+    assert vd.load_demos(tmp_path / "ring.npz").rows == 500_000
+
+
+def test_a_real_bomb_is_refused_with_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(archive, "SMALL", 1 << 20)
+    (tmp_path / "bomb.npz").write_bytes(alike(1_000_000))
+    with pytest.raises(vd.InputError, match=r"inflate to .* without compression"):
+        vd.load_demos(tmp_path / "bomb.npz")
