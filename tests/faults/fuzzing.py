@@ -23,7 +23,6 @@ from valuedice.policy import load_policy
 from valuedice.training.checkpoint import DamageError, read_slot
 from valuedice.training.stored import load_data
 
-Originals = Callable[[], tuple[bytes, ...]]
 Use = Callable[[Path], None]
 
 
@@ -108,8 +107,9 @@ def use_policy(path: Path) -> None:
 
 
 def use_state(path: Path) -> None:
-    """Reads a slot with this state and intact rows."""
-    (path.parent / "rows-0").write_bytes(hostile.checkpoint()[1])
+    """Reads a slot with this state, under the right checksum (without it nothing is read), and intact rows."""
+    path.write_bytes(hostile.signed(path.read_bytes()))
+    (path.parent / "rows-0").write_bytes(hostile.SLOT_ROWS)
     saved = read_slot(path.parent)
     assert saved is not None
     assert saved.number >= 0
@@ -126,8 +126,8 @@ def use_config(path: Path) -> None:
 # The engine: bytes, and trees of JSON or of numpy's headers, that have become something else.
 
 NUMBERS = (0, 1, 2, 7, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 10**6, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1)
-TYPES = "F16 F32 F64 BF16 F8_E4M3 F4 I8 U64 BOOL <f4 >f8 <f2 <f16 <i8 |u1 |b1 <c8 |O <M8[s] <U3 |S0 |V4 nonsense"
-texts = st.one_of(st.text("aé5-\n\x1b\u2028`", max_size=5), st.sampled_from(TYPES.split()))
+NAMES = "F16 F32 F64 BF16 F8_E4M3 F4 I8 U64 BOOL <f4 >f8 <f2 <f16 <i8 |u1 |b1 <c8 |O <M8[s] <U3 |S0 |V4 nonsense"
+texts = st.one_of(st.text("aé5-\n\x1b\u2028`", max_size=5), st.sampled_from(NAMES.split()))
 leaves = st.one_of(st.none(), st.booleans(), st.sampled_from([*NUMBERS, -1, 10**30]), st.floats(), texts)
 values = st.one_of(
     st.recursive(
@@ -140,9 +140,9 @@ values = st.one_of(
 
 
 @st.composite
-def damaged(draw: st.DrawFn, originals: Originals) -> bytes:
+def damaged(draw: st.DrawFn, originals: tuple[bytes, ...]) -> bytes:
     """A valid file with one to four injuries; a splice takes the rest from another file."""
-    content = draw(st.sampled_from(originals()))
+    content = draw(st.sampled_from(originals))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, max(0, len(content) - 1)))
         kind = draw(st.sampled_from(["flip", "insert", "delete", "number", "repeat", "cut", "splice"]))
@@ -155,7 +155,7 @@ def damaged(draw: st.DrawFn, originals: Originals) -> bytes:
             size = 1 << few % 4
             rest = (draw(st.sampled_from(NUMBERS)) % (1 << 8 * size)).to_bytes(size, "little") + rest[size:]
         elif kind == "splice":
-            other = draw(st.sampled_from(originals()))
+            other = draw(st.sampled_from(originals))
             rest = other[draw(st.integers(0, len(other))) :]
         else:
             rest = {"delete": rest[few:], "repeat": rest[:few] + rest}.get(kind, b"")
@@ -184,17 +184,17 @@ def rewritten(draw: st.DrawFn, tree: Any, times: int) -> Any:
 
 
 @st.composite
-def forged_json(draw: st.DrawFn, originals: Originals) -> bytes:
+def forged_json(draw: st.DrawFn, originals: tuple[bytes, ...]) -> bytes:
     """Valid JSON that says something else."""
     return json.dumps(
-        rewritten(draw, json.loads(draw(st.sampled_from(originals()))), draw(st.integers(1, 3)))
+        rewritten(draw, json.loads(draw(st.sampled_from(originals))), draw(st.integers(1, 3)))
     ).encode()
 
 
 @st.composite
-def forged_tensors(draw: st.DrawFn, originals: Originals) -> bytes:
+def forged_tensors(draw: st.DrawFn, originals: tuple[bytes, ...]) -> bytes:
     """A header of valid JSON that says something else, and numbers that are extreme."""
-    header, data = hostile.opened(draw(st.sampled_from(originals())))
+    header, data = hostile.opened(draw(st.sampled_from(originals)))
     for _ in range(draw(st.integers(0, 1))):
         at, number = 4 * draw(st.integers(0, len(data) // 4 - 1)), np.float32(draw(st.floats(width=32)))
         data = data[:at] + number.tobytes() + data[at + 4 :]
@@ -233,41 +233,24 @@ class Target(NamedTuple):
     """A kind of file: its name, valid examples, what loads it, mutations, and how many are tried at length."""
 
     file: str
-    originals: Originals
+    originals: tuple[bytes, ...]
     use: Use
     damaged: st.SearchStrategy[bytes]
     forged: st.SearchStrategy[bytes]
     many: int
 
 
-def dialects() -> tuple[bytes, ...]:
-    files = [{f"{key}.npy": hostile.npy(array) for key, array in arrays.items()} for arrays in hostile.DIALECTS]
-    return tuple(hostile.pack(members, method) for members in files for method in hostile.METHODS)
-
-
-def policies() -> tuple[bytes, ...]:
-    return hostile.small_policy(), hostile.small_policy(discrete=True)
-
-
-def states() -> tuple[bytes, ...]:
-    return (hostile.checkpoint()[0],)
-
-
-def configs() -> tuple[bytes, ...]:
-    return hostile.config_file("value-dice"), hostile.config_file("dac")
-
-
+ARCHIVES = tuple(
+    hostile.pack({f"{key}.npy": hostile.npy(array) for key, array in arrays.items()}, method)
+    for arrays in hostile.DIALECTS
+    for method in hostile.METHODS
+)
+POLICIES = (hostile.small_policy(), hostile.small_policy(discrete=True))
+STATES = (hostile.STATE,)
+CONFIGS = (hostile.config_file("value-dice"), hostile.config_file("dac"))
 TARGETS = {
-    "demonstrations": Target("demos.npz", dialects, use_demos, damaged(dialects), forged_archive(), 1500),
-    "policies": Target("policy", policies, use_policy, damaged(policies), forged_tensors(policies), 1000),
-    # Always with the right checksum: without it, nothing is read.
-    "checkpoints": Target(
-        "state",
-        lambda: tuple(map(hostile.signed, states())),
-        use_state,
-        damaged(states).map(hostile.signed),
-        forged_tensors(states).map(hostile.signed),
-        500,
-    ),
-    "configurations": Target("config.json", configs, use_config, damaged(configs), forged_json(configs), 300),
+    "demonstrations": Target("demos.npz", ARCHIVES, use_demos, damaged(ARCHIVES), forged_archive(), 1500),
+    "policies": Target("policy", POLICIES, use_policy, damaged(POLICIES), forged_tensors(POLICIES), 1000),
+    "checkpoints": Target("state", STATES, use_state, damaged(STATES), forged_tensors(STATES), 500),
+    "configurations": Target("config.json", CONFIGS, use_config, damaged(CONFIGS), forged_json(CONFIGS), 300),
 }

@@ -10,7 +10,6 @@ import pickle
 import struct
 import tempfile
 import zipfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +172,6 @@ def demos_forgeries() -> dict[str, tuple[bytes, Verdict]]:
 # Policies and checkpoints: tensors behind a header of JSON. A run's configuration: JSON alone.
 
 
-@cache
 def small_policy(discrete: bool = False) -> bytes:
     spec = Spec(3, 4, discrete=True, first_action=5) if discrete else Spec(3, 2, low=(-1.0, 0.5), high=(3.0, 0.75))
     rng = np.random.default_rng(0)
@@ -198,9 +196,8 @@ def signed(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
 
 
-@cache
-def checkpoint() -> tuple[bytes, bytes]:
-    """The two files of a slot: tensors of the state, without their checksum, and rows."""
+def slot_files() -> tuple[bytes, bytes]:
+    """The two files of a checkpoint's slot: the state, without its checksum, and the rows."""
     replay = Replay(Spec(1, 1, low=(-1.0,), high=(1.0,)), 8)
     for row in range(5):
         obs, action = np.full(1, row), np.zeros(1)
@@ -212,7 +209,9 @@ def checkpoint() -> tuple[bytes, bytes]:
         return closed(*opened(content)), (slot / "rows-0").read_bytes()
 
 
-@cache
+STATE, SLOT_ROWS = slot_files()
+
+
 def config_file(name: str) -> bytes:
     """The `config.json` of a run."""
     algorithm, demos = small(name), load_demos("pendulum", 1)

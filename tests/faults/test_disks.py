@@ -11,7 +11,7 @@ from pathlib import Path
 from signal import SIGINT
 
 import pytest
-from faults.harness import Launcher, Whole, end_of, options, resumed, rows, saved, wait_until
+from faults.harness import end_of, options, resumed, rows, saved, wait_until
 from resuming import same, train
 
 import valuedice as vd
@@ -48,9 +48,7 @@ def fill(path: Path, free: int = 0) -> None:
     os.truncate(path, max(0, path.stat().st_size - free))
 
 
-def test_a_full_disk_is_one_line_and_the_run_continues_when_there_is_space(
-    launcher: Launcher, whole: Whole, mount: Mount, tmp_path: Path
-):
+def test_a_full_disk_is_one_line_and_the_run_continues_when_there_is_space(launcher, whole, mount, tmp_path):
     disk = tmp_path / "disk"
     mount("-t", "tmpfs", "-o", "size=4m", "tmpfs", on=disk)
     out = disk / "run"
@@ -67,7 +65,7 @@ def test_a_full_disk_is_one_line_and_the_run_continues_when_there_is_space(
 
 
 @pytest.mark.faults
-def test_a_disk_may_be_full_at_any_write(mount: Mount, tmp_path: Path):
+def test_a_disk_may_be_full_at_any_write(mount, tmp_path):
     demos, disk = vd.load_demos("pendulum", episodes=1), tmp_path / "disk"
     mount("-t", "tmpfs", "-o", "size=4m", "tmpfs", on=disk)
     train(demos, "Pendulum-v1", tmp_path / "whole")
@@ -88,9 +86,7 @@ def test_a_disk_may_be_full_at_any_write(mount: Mount, tmp_path: Path):
 
 
 @pytest.mark.faults
-def test_a_folder_that_turns_read_only_is_one_line_and_the_run_continues_afterwards(
-    launcher: Launcher, whole: Whole, mount: Mount, tmp_path: Path
-):
+def test_a_read_only_folder_is_one_line_and_the_run_continues_afterwards(launcher, whole, mount, tmp_path):
     out = tmp_path / "run"
     process = launcher.until_row(out, *QUICK, "--out", out)
     # Mounted over itself: a disk on which files are open cannot be made read-only.
@@ -107,9 +103,7 @@ def test_a_folder_that_turns_read_only_is_one_line_and_the_run_continues_afterwa
 
 
 @pytest.mark.faults
-def test_a_folder_that_is_renamed_is_one_line_and_the_run_continues_under_the_new_name(
-    launcher: Launcher, whole: Whole, tmp_path: Path
-):
+def test_a_folder_that_is_renamed_is_one_line_and_the_run_continues_under_the_new_name(launcher, whole, tmp_path):
     out, moved = tmp_path / "run", tmp_path / "moved"
     process = launcher.until_row(out, *QUICK, "--out", out)
     os.rename(out, moved)
@@ -120,7 +114,7 @@ def test_a_folder_that_is_renamed_is_one_line_and_the_run_continues_under_the_ne
 
 
 @pytest.mark.faults
-def test_a_folder_that_is_deleted_is_one_line(launcher: Launcher, tmp_path: Path):
+def test_a_folder_that_is_deleted_is_one_line(launcher, tmp_path):
     out = tmp_path / "run"
     process = launcher.until_row(out, *QUICK, "--out", out)
     # The run may write between two removals.
@@ -132,7 +126,7 @@ def test_a_folder_that_is_deleted_is_one_line(launcher: Launcher, tmp_path: Path
 
 
 @pytest.mark.faults
-def test_a_compiled_program_cut_short_by_a_kill_is_compiled_again(launcher: Launcher, whole: Whole, tmp_path: Path):
+def test_a_compiled_program_cut_short_by_a_kill_is_compiled_again(launcher, whole, tmp_path):
     reference, out, cache = whole("value-dice", "quick"), tmp_path / "run", tmp_path / "cache"
     launcher.env["XDG_CACHE_HOME"] = str(cache)
     process = launcher.start(*QUICK, "--out", out)

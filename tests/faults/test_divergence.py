@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commanding import flags
-from faults.harness import Launcher, options, resumed, saved
+from faults.harness import options, resumed, saved
 
 from valuedice import load_policy
 
@@ -19,7 +19,7 @@ def is_finite(out: Path) -> bool:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("task", ["quick", "discrete"])
-def test_a_step_that_is_too_large_is_stopped_with_what_was_good_kept(task: str, launcher: Launcher, tmp_path: Path):
+def test_a_step_that_is_too_large_is_stopped_with_what_was_good_kept(task, launcher, tmp_path):
     out = tmp_path / "run"
     # Some evaluations with random actions only, then steps that no network survives.
     wild = {"nu_lr": 1e25, "gradient_penalty": 0.0, "training_starts": 160, "random_steps": 300, "steps": 400}
@@ -44,7 +44,7 @@ def test_a_step_that_is_too_large_is_stopped_with_what_was_good_kept(task: str, 
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("env", "demos"), [("Pendulum-v1", "pendulum"), ("CartPole-v1", "cartpole")])
-def test_runs_that_work_do_not_trip_the_guard(env: str, demos: str, launcher: Launcher, tmp_path: Path):
+def test_runs_that_work_do_not_trip_the_guard(env, demos, launcher, tmp_path):
     budget = {"steps": 900, "random_steps": 300, "training_starts": 200, "eval_every": 100, "eval_episodes": 1}
     works = {"env": env, "demos": demos, "hidden": 64, "batch_size": 64, "threads": 1, "quiet": True}
     assert launcher.run("train", *flags(works | budget), "--out", tmp_path / "run").done

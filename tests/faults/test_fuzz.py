@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from faults.fuzzing import TARGETS, Tally, use_demos, use_policy
-from faults.harness import Launcher, Whole, options, resumed
+from faults.harness import options, resumed
 from faults.hostile import CANARY, DEMOS, PICKLE, POLICIES, alike, demos_file, signed, small_policy
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -45,13 +45,13 @@ def fuzz(name: str, how: str, folder: Path, *, at_length: bool) -> Tally:
 
 
 @pytest.mark.parametrize(("name", "how"), KINDS)
-def test_a_mutated_file_loads_or_is_refused(name: str, how: str, tmp_path: Path):
+def test_a_mutated_file_loads_or_is_refused(name, how, tmp_path):
     assert fuzz(name, how, tmp_path, at_length=False).refused
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("name", "how"), KINDS)
-def test_hundreds_of_mutated_files_load_or_are_refused(name: str, how: str, report: dict[str, Any], tmp_path: Path):
+def test_hundreds_of_mutated_files_load_or_are_refused(name, how, report, tmp_path):
     tally = fuzz(name, how, tmp_path, at_length=True)
     report["fuzz"][f"{name}, {how}"] = tally.report()
     assert len(tally.distinct) > TARGETS[name].many / 2
@@ -59,13 +59,13 @@ def test_hundreds_of_mutated_files_load_or_are_refused(name: str, how: str, repo
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_what_is_mutated_loads_when_it_is_intact(name: str, tmp_path: Path):
-    for content in TARGETS[name].originals():
+def test_what_is_mutated_loads_when_it_is_intact(name, tmp_path):
+    for content in TARGETS[name].originals:
         assert Tally().attempt(TARGETS[name].use, tmp_path / TARGETS[name].file, content) is None
 
 
 @pytest.mark.parametrize("kind", HAND_MADE)
-def test_hand_made_forgeries_are_refused_and_odd_files_load(kind: str, report: dict[str, Any], tmp_path: Path):
+def test_hand_made_forgeries_are_refused_and_odd_files_load(kind, report, tmp_path):
     (forgeries, use), tally = HAND_MADE[kind], Tally()
     for name, (content, verdict) in forgeries.items():
         said = tally.attempt(use, tmp_path / "file", content)
@@ -81,9 +81,7 @@ def test_the_canary_sings_when_a_pickle_is_read():
 
 
 @pytest.mark.parametrize("name", ["demos.npz", "policy.safetensors", "state", "config.json"])
-def test_a_pickle_in_place_of_any_file_is_one_line_and_runs_no_code(
-    name: str, launcher: Launcher, whole: Whole, tmp_path: Path
-):
+def test_a_pickle_in_place_of_any_file_is_one_line_and_runs_no_code(name, launcher, whole, tmp_path):
     run = Path(shutil.copytree(whole("value-dice", "quick"), tmp_path / "run"))
     commands: dict[str, list[list[str]]] = {
         "demos.npz": [
@@ -122,7 +120,7 @@ for warm in (True, False):
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux tells the memory in use")
-def test_forged_files_need_no_more_than_64_mb_of_a_limited_process(tmp_path: Path):
+def test_forged_files_need_no_more_than_64_mb_of_a_limited_process(tmp_path):
     (tmp_path / "warm.npz").write_bytes(demos_file())
     (tmp_path / "warm.safetensors").write_bytes(small_policy())
     for forgeries, end in ((DEMOS, "npz"), (POLICIES, "safetensors")):
@@ -131,7 +129,7 @@ def test_forged_files_need_no_more_than_64_mb_of_a_limited_process(tmp_path: Pat
     subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path)], check=True, timeout=300)
 
 
-def test_a_large_file_of_a_hundredfold_compression_loads(tmp_path: Path):
+def test_a_large_file_of_a_hundredfold_compression_loads(tmp_path):
     states = np.tile(np.eye(10, dtype=np.float32), (50_000, 1))
     ends = np.arange(len(states)) % 1000 == 999
     arrays: dict[str, Any] = {"observations": states, "actions": states[:, :2], "next_observations": states}
@@ -140,7 +138,7 @@ def test_a_large_file_of_a_hundredfold_compression_loads(tmp_path: Path):
     assert vd.load_demos(tmp_path / "ring.npz").rows == 500_000
 
 
-def test_a_real_bomb_is_refused_with_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_real_bomb_is_refused_with_a_way_out(tmp_path, monkeypatch):
     monkeypatch.setattr(archive, "SMALL", 1 << 20)
     (tmp_path / "bomb.npz").write_bytes(alike(1_000_000))
     with pytest.raises(vd.InputError, match=r"inflate to .* without compression"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from signal import SIGINT, SIGTERM, Signals
+from signal import SIGINT, SIGTERM
 
 import pytest
-from faults.harness import Launcher, Whole, end_of, options, resumed, saved, wait_until
+from faults.harness import end_of, options, resumed, saved, wait_until
 from resuming import same
 
 STOPPED = (
@@ -18,7 +18,7 @@ STOPPED = (
 AT_ONCE = "valuedice: interrupted a second time; stopped at once\n"
 
 
-def test_interrupted_runs_continue_where_they_stopped(launcher: Launcher, whole: Whole, tmp_path: Path):
+def test_interrupted_runs_continue_where_they_stopped(launcher, whole, tmp_path):
     out = tmp_path / "run"
     # No checkpoint but those that the signals bring about.
     args = [*options("value-dice", "quick", checkpoint_seconds=3600), "--out", str(out)]
@@ -39,7 +39,7 @@ def test_interrupted_runs_continue_where_they_stopped(launcher: Launcher, whole:
 
 
 @pytest.mark.faults
-def test_an_interrupted_expert_names_its_own_command(launcher: Launcher, whole: Whole, tmp_path: Path):
+def test_an_interrupted_expert_names_its_own_command(launcher, whole, tmp_path):
     out = tmp_path / "run"
     ended = end_of(launcher.until_row(out, *options("sac", "expert"), "--out", out), SIGTERM)
     said = re.fullmatch(STOPPED, ended.said)
@@ -50,7 +50,7 @@ def test_an_interrupted_expert_names_its_own_command(launcher: Launcher, whole: 
 
 
 @pytest.mark.faults
-def test_a_second_signal_ends_a_run_that_is_slow_to_stop_at_once(launcher: Launcher, tmp_path: Path):
+def test_a_second_signal_ends_a_run_that_is_slow_to_stop_at_once(launcher, tmp_path):
     out = tmp_path / "run"
     # An evaluation of many minutes.
     process = launcher.start(*options("value-dice", "quick", eval_episodes=9999), "--out", out)
@@ -75,7 +75,7 @@ def test_a_second_signal_ends_a_run_that_is_slow_to_stop_at_once(launcher: Launc
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux, to see when signals are handled")
 @pytest.mark.parametrize("signum", [SIGINT, SIGTERM])
 @pytest.mark.parametrize("pause", [0.0, 0.3, 0.8])
-def test_a_signal_in_start_up_is_one_line(signum: Signals, pause: float, launcher: Launcher, tmp_path: Path):
+def test_a_signal_in_start_up_is_one_line(signum, pause, launcher, tmp_path):
     process = launcher.start(*options("value-dice", "quick"), "--out", tmp_path / "run")
 
     def handles() -> bool:

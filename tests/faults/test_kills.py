@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from signal import SIGKILL, SIGSTOP
-from typing import Any
 
 import pytest
-from faults.harness import Launcher, Whole, end_of, kill_series, options, plan_of, resumed
+from faults.harness import end_of, kill_series, options, plan_of, resumed
 from resuming import same
 
 from valuedice.algorithms import ALGORITHMS
 
 
 @pytest.mark.parametrize("algorithm", ["value-dice", "gail"])
-def test_a_run_killed_three_times_ends_as_if_it_had_not_been(
-    algorithm: str, launcher: Launcher, whole: Whole, tmp_path: Path
-):
+def test_a_run_killed_three_times_ends_as_if_it_had_not_been(algorithm, launcher, whole, tmp_path):
     reference = whole(algorithm, "quick")
     series = kill_series(
         launcher, algorithm, "quick", reference, tmp_path / "run", ["start", "write", "end"], seed=1
@@ -37,9 +33,7 @@ SERIES = [
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("algorithm", "task"), SERIES)
-def test_a_run_killed_twenty_times_ends_as_if_it_had_not_been(
-    algorithm: str, task: str, launcher: Launcher, whole: Whole, report: dict[str, Any], tmp_path: Path
-):
+def test_a_run_killed_twenty_times_ends_as_if_it_had_not_been(algorithm, task, launcher, whole, report, tmp_path):
     # Some more than twenty, because quick runs win a race or two.
     plan = plan_of(24, seed=len(algorithm + task))
     series = kill_series(launcher, algorithm, task, whole(algorithm, task), tmp_path / "run", plan, seed=2)
@@ -50,9 +44,7 @@ def test_a_run_killed_twenty_times_ends_as_if_it_had_not_been(
     assert series.torn >= 4
 
 
-def test_a_folder_is_refused_while_a_run_uses_it_and_free_when_that_was_killed(
-    launcher: Launcher, whole: Whole, tmp_path: Path
-):
+def test_a_folder_is_refused_while_a_run_uses_it_and_free_when_that_was_killed(launcher, whole, tmp_path):
     out = tmp_path / "run"
     begun = [*options("value-dice", "quick"), "--out", str(out)]
     process = launcher.until_row(out, *begun)

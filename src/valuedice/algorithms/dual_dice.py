@@ -25,14 +25,11 @@ from jax import Array
 
 from valuedice.algorithms import sac
 from valuedice.algorithms.protocol import Diagnosis
-from valuedice.algorithms.settings import MEASURING, check
+from valuedice.algorithms.settings import MEASURING, check, check_choices
 from valuedice.algorithms.value_dice import residual_terms
-from valuedice.errors import InputError
 from valuedice.losses import blind_to, gradient_penalty, interpolate, weighted_mean
 from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, map_rows, mlp, state_actions
 from valuedice.types import Batch, Data, Metrics, Pace, Sampling, Spec, Transition
-
-REWARDS = ("minus-log-zeta", "zeta")
 
 
 def dual_terms(x: Array, log_zeta: Array) -> Array:
@@ -128,8 +125,7 @@ class DualDICE:
         check(self, "positive and finite", "nu_lr", "zeta_lr")
         check(self, "finite and not negative", "gradient_penalty")
         check(self, "one or more positive widths", "ratio_hidden")
-        if self.reward not in REWARDS:
-            raise InputError(f"`reward` is {self.reward!r}; it must be one of: {', '.join(REWARDS)}")
+        check_choices(self)
 
     @classmethod
     def paper(cls) -> DualDICE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf, isfinite
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from valuedice.errors import InputError
 
@@ -28,3 +28,10 @@ def check(settings: Any, limit: str, *names: str) -> None:
     for name in names:
         if not LIMITS[limit](value := getattr(settings, name)):
             raise InputError(f"`{name}` is {value}; it must be {limit}")
+
+
+def check_choices(settings: Any) -> None:
+    """Raises `InputError` if a setting with a few possible values, a `Literal`, has another one."""
+    for name, hint in get_type_hints(type(settings)).items():
+        if get_origin(hint) is Literal and (value := getattr(settings, name)) not in get_args(hint):
+            raise InputError(f"`{name}` is {value!r}; it must be one of: {', '.join(get_args(hint))}")

@@ -26,7 +26,7 @@ from jax import Array
 from jax.scipy.special import logsumexp
 
 from valuedice.algorithms.protocol import Diagnosis
-from valuedice.algorithms.settings import MEASURING, check
+from valuedice.algorithms.settings import MEASURING, check, check_choices
 from valuedice.losses import gradient_penalty, interpolate, orthogonal_penalty, weighted_mean
 from valuedice.networks import (
     Params,
@@ -184,6 +184,7 @@ class ValueDICE:
         check(self, "finite and not negative", "gradient_penalty", "orthogonal_penalty", "exploration_noise")
         check(self, "finite and not negative", "random_steps", "training_starts")
         check(self, "one or more positive widths", "hidden")
+        check_choices(self)
 
     @property
     def uses_replay(self) -> bool:

@@ -63,8 +63,8 @@ def run_training(
 
 
 def tell(config: TrainConfig, folder: RunFolder, progress: Progress, *, save: bool) -> bool:
-    """Calls the user's loggers and callback; returns whether the run should end. If one raises, saves the run first,
-    if `save` allows it."""
+    """Calls the user's loggers and callback; returns whether the run should end. If one raises, the run is saved
+    first, unless `save` is False."""
     try:
         for logger in config.loggers:
             # A copy for each: some loggers take the row apart.
