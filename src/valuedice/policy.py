@@ -102,9 +102,10 @@ class Policy:
 def load_policy(path: str | os.PathLike[str]) -> Policy:
     """Loads a policy file, or the policy of a run folder."""
     path = Path(path)
-    if path.is_dir():
+    # Not the methods of Path, which raise on a name that is too long.
+    if os.path.isdir(path):
         path = path / "policy.safetensors"
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"no policy at {path}; give a policy.safetensors file or a run folder that has one")
     try:
         with safe_open(path, framework="np") as file:

@@ -30,14 +30,6 @@ def test_other_settings_are_refused_with_every_difference(launcher, run):
 
 
 @pytest.mark.faults
-def test_more_steps_and_other_evaluations_change_no_parameter(launcher, run, tmp_path):
-    assert launcher.run(*resumed(run), "--steps", "360", "--eval-every", "30").done
-    assert saved(run) == 360
-    assert launcher.run(*options("value-dice", "quick", steps=360), "--out", tmp_path / "at-once").done
-    assert result(run)[0] == result(tmp_path / "at-once")[0]
-
-
-@pytest.mark.faults
 def test_a_run_resumes_from_another_folder_than_it_began_in(launcher, whole, tmp_path):
     home, away = tmp_path / "home", tmp_path / "away"
     home.mkdir()

@@ -19,7 +19,7 @@ LIMITS: dict[str, Callable[[Any], bool]] = {
     "at least 0 and at most 1": lambda value: 0 <= value <= 1,
     "above 0 and below 1": lambda value: 0 < value < 1,
     "above 0 and at most 1": lambda value: 0 < value <= 1,
-    "one or more positive widths": lambda value: len(value) > 0 and min(value) >= 1,
+    "one or more positive widths": lambda value: isinstance(value, tuple) and len(value) > 0 and min(value) >= 1,
 }
 
 

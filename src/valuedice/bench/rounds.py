@@ -39,7 +39,8 @@ class Worker:
             env=env,
         )
         # Set before the process has threads. A preexec_fn would fork this process, in which JAX may be running.
-        os.sched_setaffinity(process.pid, allowed)
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(process.pid, allowed)
         return cls(cores, process)
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:

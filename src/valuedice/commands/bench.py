@@ -14,12 +14,12 @@ from valuedice.errors import InputError
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """Milliseconds an update, beside the matrix products that it cannot do without, and beside PyTorch."""
+    """Measure milliseconds per update, next to the time of its matrix products alone and of PyTorch."""
 
     rounds: int = 12
-    """Rounds in which all take turns; more give steadier numbers."""
+    """Measurement rounds; more rounds give steadier numbers."""
     out: Path = Path("bench.json")
-    """Where the numbers go."""
+    """JSON file to write."""
     growth: bool = False
     """Also vary batch size, width and observation size, and write growth.json beside it."""
 

@@ -6,39 +6,41 @@ import sys
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated
 
+import tyro
 from tyro.conf import Positional
 
 from valuedice.commands import parse, say
+from valuedice.demos import Demos, DonesAre
 from valuedice.errors import InputError
 
 
 @dataclass(frozen=True)
 class InspectOptions:
-    """What demonstrations hold: episodes, returns, ranges, and findings that need a look."""
+    """Show what demonstrations hold: episodes, returns, ranges, and anything suspicious."""
 
-    ref: Positional[str | None] = None
+    ref: Annotated[Positional[str | None], tyro.conf.arg(metavar="REF", help_behavior_hint="")] = None
     """The name of shipped demonstrations, or the path of an .npz file; without one, the shipped ones are listed."""
-    env: str | None = None
+    env: Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")] = None
     """Also check actions and observations against this environment."""
-    dones_are: Literal["truncated", "terminated"] | None = None
+    dones_are: DonesAre | None = None
     """What `dones` means in the authors' file format."""
 
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """Write demonstrations of any known format in this library's own."""
+    """Read demonstrations in any known format and write them in this library's own."""
 
-    ref: Positional[str]
+    ref: Annotated[Positional[str], tyro.conf.arg(metavar="REF")]
     """The name of shipped demonstrations, or the path of an .npz file."""
-    out: Positional[Path]
+    out: Annotated[Positional[Path], tyro.conf.arg(metavar="OUT")]
     """The .npz file to write."""
-    episodes: int | None = None
-    """Only this many episodes, chosen by the seed."""
+    episodes: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    """Only this many episodes, chosen by the seed; all by default."""
     seed: int = 0
     """Chooses the episodes."""
-    dones_are: Literal["truncated", "terminated"] | None = None
+    dones_are: DonesAre | None = None
     """What `dones` means in the authors' file format."""
 
 
@@ -51,15 +53,16 @@ class CollectOptions:
     env: str
     """Gymnasium id."""
     episodes: int
-    """How many."""
+    """Number of episodes."""
     out: Path
     """The .npz file to write."""
     seed: int = 0
-    """Decides the resets."""
+    """Seed of the environment resets."""
     stochastic: bool = False
     """Sample actions of a policy file instead of taking the mean."""
     noise: float = 0.0
-    """Disturb the actions: standard deviation (they span [-1, 1]), or share of random discrete ones."""
+    """Noise on the actions: its standard deviation on actions scaled to [-1, 1], or the fraction of random ones if
+    actions are discrete."""
 
 
 def inspect_command(args: list[str]) -> int:
@@ -95,7 +98,6 @@ def convert_command(args: list[str]) -> int:
 
 def collect_command(args: list[str]) -> int:
     """`valuedice demos collect`."""
-
     options = parse(CollectOptions, "demos collect", args)
     refuse_existing(options.out)
     from valuedice.envs.recording import collect_demos
@@ -107,7 +109,7 @@ def collect_command(args: list[str]) -> int:
     return save_new(collect_demos(**arguments), out)
 
 
-def save_new(demos: Any, out: Path) -> int:
+def save_new(demos: Demos, out: Path) -> int:
     """Writes demonstrations where nothing was before."""
     refuse_existing(out)
     demos.save(out)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import tyro
 from tyro.conf import Positional
 
 from valuedice.commands import parse, say
@@ -13,16 +17,16 @@ from valuedice.errors import InputError
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """Returns of a policy over whole episodes, with its mean action."""
+    """Show the returns of a policy over whole episodes."""
 
-    policy: Positional[Path]
+    policy: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN_OR_POLICY")]
     """A policy.safetensors file, or a run folder."""
     env: str | None = None
     """Gymnasium id; of a run folder, its own by default."""
     episodes: int = 10
-    """How many."""
+    """Number of episodes."""
     seed: int = 0
-    """Decides the resets."""
+    """Seed of the environment resets."""
     stochastic: bool = False
     """Sample actions instead of taking the mean."""
 
@@ -46,10 +50,9 @@ def evaluate_command(args: list[str]) -> int:
 def run_env(path: Path) -> str:
     """The environment that a run folder was evaluated in."""
     env = None
-    if (path / "config.json").is_file():
-        from valuedice.training.stored import read_config
-
-        env = read_config(path).settings["eval_env"]
+    # Of any format: older runs can be evaluated too.
+    with suppress(OSError, ValueError, AttributeError):
+        env = json.loads((path / "config.json").read_text()).get("eval_env")
     if not isinstance(env, str):
         raise InputError("no environment given; name one with `env`")
     return env

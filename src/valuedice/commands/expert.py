@@ -6,13 +6,13 @@ from typing import Any
 
 from valuedice.algorithms import REWARD_LEARNERS
 from valuedice.commands import say
-from valuedice.commands.run_options import RunCommand, default_folder, where_to_look
+from valuedice.commands.run_options import RunCommand, default_folder, pasted, where_to_look
 from valuedice.errors import InputError
 from valuedice.training.run import EXPERT_EVAL_EVERY, EXPERT_STEPS, Run
 
 EXPERT = RunCommand(
     name="expert",
-    doc="Learn from the rewards of a task until a target return is reached: an expert to demonstrate it.",
+    doc="Train an expert on the rewards of a task, until it reaches a target return.",
     hidden={"demos", "episodes", "episodes_seed", "dones_are", "offline", "updates", "replay_data", "eval_env"},
     renamed={"steps": "max-steps"},
     defaults={"steps": EXPERT_STEPS, "eval_every": EXPERT_EVAL_EVERY},
@@ -26,7 +26,9 @@ def expert_command(args: list[str]) -> int:
     options = EXPERT.parse(args, algorithm or REWARD_LEARNERS["sac"](), stored)
     for name in ("env", "target_return"):
         if getattr(options, name) is None:
-            raise InputError(f"`{name}` is missing; say which task, and which return is good enough")
+            raise InputError(
+                f"`{name}` is missing; give the task with `env` and the return to reach with `target_return`"
+            )
     run = EXPERT.run(options, out=options.out or default_folder(f"expert-{options.env}", options.seed))
     if not options.quiet:
         report(run, options)
@@ -43,9 +45,9 @@ def report(run: Run, options: Any) -> None:
         *where_to_look(run),
     ]
     if short:
-        lines.append(f"more:   valuedice expert --resume {run.out} --max-steps {2 * options.steps}")
+        lines.append(f"more:   valuedice expert --resume {pasted(run)} --max-steps {2 * options.steps}")
     name = options.env.replace(":", "-").replace("/", "-")
     lines.append(
-        f"next:   valuedice demos collect --policy {run.out} --env {options.env} --episodes 11 --out {name}.npz"
+        f"next:   valuedice demos collect --policy {pasted(run)} --env {options.env} --episodes 11 --out {name}.npz"
     )
     say("\n".join(lines))

@@ -24,13 +24,13 @@ class PlayOptions:
     env: str | None = None
     """Gymnasium id; of a run folder, its own by default."""
     seed: int = 0
-    """Decides the reset, the same for all."""
+    """Seed of the environment reset, the same for all."""
     every: int = 2
-    """Keep a frame every so many steps."""
+    """Steps between frames."""
     frames: int = 500
-    """At most so many frames."""
+    """Largest number of frames."""
     rate: float = 25.0
-    """Frames a second."""
+    """Frames per second."""
 
 
 def play_command(args: list[str]) -> int:

@@ -20,7 +20,6 @@ class RingOptions:
 
 def ring_command(args: list[str]) -> int:
     """`valuedice ring`."""
-
     options = parse(RingOptions, "ring", args)
     from valuedice.ring.mdp import SPARSE_ACTIONS, run_ring
 

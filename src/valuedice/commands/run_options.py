@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import tyro
 from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS, AnyAlgorithm, algorithm_name
 from valuedice.commands import flag_of, parse, value_of
 from valuedice.errors import InputError
+from valuedice.system.machine import keep_compiled
 from valuedice.training.config import DEFAULTS, TrainConfig
 from valuedice.training.run import Run, run_algorithm
 from valuedice.training.stored import StoredConfig, read_config
@@ -75,6 +77,8 @@ class RunCommand:
         folder = value_of("--resume", args)
         if folder is None:
             return None
+        if not folder:
+            raise InputError("--resume needs a run folder")
         stored = read_config(Path(folder))
         check_types(stored, folder)
         from_python = f"from Python: {stored.resume_call(Path(folder))}"
@@ -98,15 +102,13 @@ class RunCommand:
             settings = {name: None if name in stored.objects else value for name, value in stored.settings.items()}
             default = options(**settings, algorithm=algorithm, resume=folder, out=folder)
         title = f"{self.name} {algorithm_name(algorithm)}" if self.name == "train" else self.name
-        found = parse(options, title, args, default)
-        if found.resume is not None and found.out != found.resume:
+        found = parse(options, title, args, default, self.renamed)
+        if found.resume is not None and found.out.resolve() != found.resume.resolve():
             raise InputError(f"`out` is {found.out}, but a resumed run stays in {found.resume}; omit `out`")
         return found
 
     def run(self, options: Any, **changes: Any) -> Run:
         """Trains by the options."""
-        from valuedice.system.machine import keep_compiled
-
         settings: dict[str, Any] = {entry.name: getattr(options, entry.name) for entry in fields(TrainConfig)}
         settings |= changes | {"resume": options.resume is not None}
         keep_compiled()
@@ -162,9 +164,14 @@ def default_folder(task: str, seed: int) -> Path:
     return folder
 
 
+def pasted(run: Run) -> str:
+    """The run folder as a shell takes it."""
+    return shlex.quote(str(run.out))
+
+
 def where_to_look(run: Run) -> list[str]:
     """Lines about the files of a finished run."""
     return [
         f"policy: {run.out}/policy.safetensors",
-        f"curves: {run.out}/metrics.csv, or tensorboard --logdir {run.out} (pip install tensorboard)",
+        f"curves: {run.out}/metrics.csv, or tensorboard --logdir {pasted(run)} (pip install tensorboard)",
     ]

@@ -10,7 +10,7 @@ import tyro
 
 from valuedice.algorithms import ALGORITHMS, BC, DAC, GAIL, AnyAlgorithm, DualDICE, algorithm_name
 from valuedice.commands import say, value_of
-from valuedice.commands.run_options import RunCommand, default_folder, where_to_look
+from valuedice.commands.run_options import RunCommand, default_folder, pasted, where_to_look
 from valuedice.errors import InputError
 from valuedice.training.run import Run
 
@@ -22,7 +22,8 @@ Preset = Annotated[
 ]
 TRAIN = RunCommand(
     name="train",
-    doc="Learn a policy from demonstrations. Without --env and --demos, imitates a shipped demonstration.",
+    doc="Learn a policy from demonstrations. Algorithms: value-dice (default), bc, dac, dual-dice, gail. Without "
+    "--env and --demos, imitates a shipped demonstration.",
     hidden={"target_return"},
     renamed={},
     defaults={},
@@ -53,7 +54,7 @@ def train_command(args: list[str]) -> int:
     if algorithm is None:
         # With a preset, flags count from there: on resume, a repeated command line gives the stored settings again.
         algorithm = preset_of((name or "value-dice") if stored is None else stored.algorithm, preset)
-    return run_training(TRAIN.parse(args, algorithm, stored))
+    return train_with(TRAIN.parse(args, algorithm, stored))
 
 
 def preset_of(name: str, wanted: str | None) -> AnyAlgorithm:
@@ -63,11 +64,11 @@ def preset_of(name: str, wanted: str | None) -> AnyAlgorithm:
         return kind()
     if not hasattr(kind, "paper"):
         why = "its defaults are the paper's" if name == "value-dice" else "the paper does not give its settings"
-        raise InputError(f"{name} has no preset 'paper': {why}; omit `preset`")
+        raise InputError(f"{name} has no preset 'paper': {why}; omit --preset")
     return kind.paper()
 
 
-def run_training(options: Any) -> int:
+def train_with(options: Any) -> int:
     """Trains, and prints the result."""
     acts = options.algorithm.pace is not None
     if options.env is None and options.demos is None and not options.offline:
@@ -97,5 +98,5 @@ def report(run: Run, env: str | None) -> None:
         lines.append(f"divergence from the expert (KL estimate): {last['kl_estimate']:.3g}")
     lines += where_to_look(run)
     if env is not None:
-        lines.append(f"next:   valuedice evaluate {run.out} --env {env} --episodes 10")
+        lines.append(f"next:   valuedice evaluate {pasted(run)} --env {env} --episodes 10")
     say("\n".join(lines))

@@ -10,7 +10,7 @@ from valuedice.demos import npz
 from valuedice.demos.episodes import Demos, DonesAre, Episode, Origin
 from valuedice.errors import InputError
 
-__all__ = ["Demos", "Episode", "load_demos", "shipped_demos"]
+__all__ = ["Demos", "DonesAre", "Episode", "load_demos", "shipped_demos"]
 
 LIBRARY = Path(__file__).parent / "library"
 

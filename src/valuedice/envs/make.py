@@ -32,7 +32,7 @@ def check_env_ref(env: object) -> None:
 
 
 def make_env(env: EnvRef, *, render: bool = False) -> gym.Env[Any, Any]:
-    """One environment; with `render`, one that draws pictures as arrays, which it has been seen to do."""
+    """One environment; with `render`, one that draws pictures as arrays; a first picture is drawn to check."""
     check_env_ref(env)
     if render:
         choose_renderer()

@@ -69,10 +69,11 @@ def resolve(policy: Actor | str, env: gym.Env[Any, Any]) -> Actor | Policy:
         return load_policy(policy)
     try:
         return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # a module of the user's own may fail in any way
         raise InputError(
-            f"no function {policy!r} ({error}); give package.module:function, importable here"
-        ) from None
+            f"no function {policy!r} ({type(error).__name__}: {error}); give package.module:function that can be "
+            "imported here"
+        ) from error
 
 
 def as_actor(policy: Policy, stochastic: bool, rng: np.random.Generator) -> Actor:

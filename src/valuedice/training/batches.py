@@ -59,7 +59,7 @@ class Batches:
         return block, start, stop
 
     def draw(self, count: int) -> Batch:
-        """So many stacked batches."""
+        """`count` stacked batches."""
         shape = (count, self.data.batch_size)
         expert, initial = (None, None) if self.expert is None else self.expert.draw(self.rng, shape)
         held_out = None if self.held_out is None else self.held_out.draw(self.rng, shape)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, Field, dataclass, field, fields, replace
 from math import inf, isfinite
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from valuedice.algorithms import AnyAlgorithm, algorithm_name
-from valuedice.demos import Demos
+from valuedice.demos import Demos, DonesAre
 from valuedice.envs.make import EnvRef, check_env_ref
 from valuedice.errors import InputError
 from valuedice.system.machine import threads
@@ -17,11 +18,27 @@ from valuedice.training.loggers import Logger, Progress
 from valuedice.types import Pace
 
 DEFAULTS = {"steps": 10_000, "updates": 40_000}
-"""Which of the two counts depends on the algorithm and the environment."""
+"""Length of a run: steps online, updates offline."""
+WHOLE = (
+    "episodes",
+    "episodes_seed",
+    "steps",
+    "updates",
+    "seed",
+    "eval_every",
+    "eval_episodes",
+    "replay_capacity",
+    "threads",
+)
+"""Settings that are integers."""
 
 
 BLOCK = 200
 """Batches that are drawn at once offline; one compiled call makes at most so many updates."""
+
+
+DemosRef = Demos | str | os.PathLike[str]
+"""Demonstrations, or the name or path that load_demos takes."""
 
 
 class Round(NamedTuple):
@@ -46,7 +63,7 @@ class TrainConfig:
     """What a run is, apart from the algorithm."""
 
     # Demonstrations may move to another file: their fingerprint tells whether they are the same.
-    demos: Demos | str | None = setting(None, changes=True)
+    demos: DemosRef | None = setting(None, changes=True)
     """Demonstrations: the name of shipped ones, or the path of an .npz file."""
     env: EnvRef | None = setting(None)
     """Gymnasium id of the task; module:Id-v0 imports the module first."""
@@ -55,7 +72,7 @@ class TrainConfig:
     """Use this many of the demonstrated episodes, chosen by the seed; all by default."""
     episodes_seed: int | None = setting(None, changes=True)
     """Chooses the episodes; by default the seed of the run."""
-    dones_are: Literal["truncated", "terminated"] | None = setting(None, changes=True)
+    dones_are: DonesAre | None = setting(None, changes=True)
     """What `dones` means in the authors' file format, which does not say."""
     steps: int | None = setting(None, changes=True)
     """Environment steps, for training online."""
@@ -63,12 +80,12 @@ class TrainConfig:
     """Learn from the demonstrations alone; an environment is used for evaluation only."""
     updates: int | None = setting(None, changes=True)
     """Updates, for training offline."""
-    replay_data: Demos | str | None = setting(None, changes=True)
+    replay_data: DemosRef | None = setting(None, changes=True)
     """Other, non-expert data for the replay buffer, in any format of the demonstrations."""
     seed: int = setting(0)
-    """Decides everything random, and which episodes are used."""
+    """Random seed; also chooses the episodes, unless there is a seed for these."""
     eval_env: EnvRef | None = setting(None)
-    """Evaluate in this environment instead."""
+    """Environment for evaluation; by default that of training."""
     eval_every: int = setting(1_000, changes=True)
     """Steps (offline: updates) between evaluations."""
     eval_episodes: int = setting(10)
@@ -82,7 +99,7 @@ class TrainConfig:
     checkpoint_seconds: float = setting(60.0, changes=True)
     """Seconds between checkpoints."""
     out: Path | str | None = setting(None, stored=False)
-    """Run folder."""
+    """Run folder. The command line makes a new one under runs/ by default."""
     resume: bool = setting(False, stored=False)
     """Continue the run in the run folder exactly as if it had never stopped."""
     quiet: bool = setting(False, stored=False)
@@ -143,9 +160,9 @@ class TrainConfig:
             raise InputError(f"{name} learns without rewards; omit `target_return`")
         offline = self.offline or self.env is None or pace is None
         if offline and (data.replay == "required" or (pace is not None and pace.rollout is not None)):
+            instead = ", or use value-dice or bc" if data.demos else ""
             raise InputError(
-                f"{name} cannot learn offline: it needs an environment to act in; name one with `env`, or use "
-                "value-dice or bc"
+                f"{name} cannot learn offline: it needs an environment to act in; name one with `env`{instead}"
             )
         if pace is None and self.steps is not None:
             raise InputError(f"{name} takes no steps in an environment; give `updates` instead of `steps`")
@@ -159,19 +176,27 @@ class TrainConfig:
                 "a `replay_regularization` above 0"
             )
         config = replace(self, offline=offline, eval_env=self.env if self.eval_env is None else self.eval_env)
-        config = replace(config, threads=threads() if self.threads is None else self.threads)
+        config = replace(config, **{name: self._whole(name) for name in WHOLE})
+        config = replace(config, threads=threads() if config.threads is None else config.threads)
         if offline or pace is None:
-            return replace(config, updates=DEFAULTS["updates"] if self.updates is None else self.updates)
-        steps = DEFAULTS["steps"] if self.steps is None else self.steps
+            return replace(config, updates=DEFAULTS["updates"] if config.updates is None else config.updates)
+        steps = DEFAULTS["steps"] if config.steps is None else config.steps
         # All environments step together, so the last step may exceed what was asked for.
         steps = -(-steps // pace.environments) * pace.environments
         if steps < pace.training_starts:
-            setting = "training_starts" if pace.rollout is None else "rollout"
+            earlier = "training_starts" if pace.rollout is None else "rollout"
             raise InputError(
                 f"{steps} steps end before the first update, at step {pace.training_starts}; take more `steps`, or "
-                f"lower `{setting}`"
+                f"lower `{earlier}`"
             )
         return replace(config, steps=steps)
+
+    def _whole(self, name: str) -> int | None:
+        """An integer setting, which Python may give as 1e4 or as a number of numpy."""
+        value = getattr(self, name)
+        if value is None or int(value) == value:
+            return None if value is None else int(value)
+        raise InputError(f"`{name}` is {value}; it must be a whole number")
 
     def _check_limits(self) -> None:
         least = {"steps": 1, "updates": 1, "eval_every": 1, "eval_episodes": 1, "seed": 0, "episodes_seed": 0}
@@ -186,7 +211,7 @@ class TrainConfig:
         if self.threads not in (None, threads()):
             raise InputError(
                 f"`threads` is {self.threads}, but this process computes with {threads()}; set NPROC and "
-                "OPENBLAS_NUM_THREADS before Python starts"
+                f"OPENBLAS_NUM_THREADS to {self.threads} before Python starts"
             )
         if self.resume and self.out is None:
             raise InputError("nothing to resume; name the run folder with `out`")

@@ -66,7 +66,7 @@ class Learner:
         self._policy: Policy | None = None
 
     def learn(self, updates: int) -> None:
-        """So many updates in one compiled call, each on a batch of its own."""
+        """`updates` updates in one compiled call, each on a batch of its own."""
         if not updates:
             return
         batches, first, stop = self.batches.take(updates)

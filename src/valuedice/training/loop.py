@@ -59,7 +59,7 @@ def run_training(
             if over:
                 return
             if signals.caught is not None:
-                folder.stop(signals.caught)
+                folder.stop(signals.caught, save=not evaluation.guard.suspicious)
 
 
 def tell(config: TrainConfig, folder: RunFolder, progress: Progress, *, save: bool) -> bool:

@@ -77,7 +77,7 @@ class Display:
         elif not self.quiet:
             rate = max(self.done - self.start, 1) / max(time.monotonic() - self.begin, 1e-9)
             clock = f"{rate:.0f} {self.unit}/s, {(self.total - self.done) / rate / 60:.1f} min left"
-            self.say(f"{self.name}: {self.done:,}/{self.total:,} {self.unit}, {result or 'no evaluation'}, {clock}")
+            self.say(f"{self.name}: {self.done:,}/{self.total:,} {self.unit}, {result or 'evaluated'}, {clock}")
 
     def say(self, line: str) -> None:
         """Prints one line."""

@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -43,11 +43,11 @@ class Run:
     """A training run: what `train` returns and `load_run` reads."""
 
     config: TrainConfig
-    metrics: list[Metrics]
-    """A row for each evaluation, as in `metrics.csv`."""
-    _policy: Policy | None
+    metrics: list[Metrics] = field(repr=False)
+    """A row for each evaluation, as in `metrics.csv`; of a loaded run, up to its last checkpoint."""
+    _policy: Policy | None = field(repr=False)
     _algorithm: AnyAlgorithm | None
-    _state: Any = None
+    _state: Any = field(default=None, repr=False)
 
     @property
     def out(self) -> Path | None:
@@ -173,7 +173,7 @@ def run_algorithm(algorithm: AnyAlgorithm, config: TrainConfig) -> Run:
             if folder is not None:
                 display.say(f"{title}: the run is in {folder}")
             run_training(config, learner, actor, evaluation, kept, display)
-        kept.finish(learner.policy)
+        kept.finish(None if evaluation.guard.suspicious else learner.policy)
     return Run(config, kept.rows, learner.policy, algorithm, learner.state)
 
 
@@ -232,7 +232,7 @@ def task_of(
     elif evaluator is not None:
         name, spec = evaluator.name, evaluator.spec
     else:
-        name, spec = data[0].source, demos_spec(data)
+        name, spec = Path(data[0].source).stem, demos_spec(data)
     for part in data:
         check_fit(part, spec, name)
     if evaluator is not None and evaluator.spec != spec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import time
 import warnings
 from collections.abc import Generator, Mapping
@@ -150,17 +151,18 @@ class RunFolder:
             return f"{self.path} holds no checkpoint yet"
         return f"{self.path} holds the checkpoint at {self.saved:,} {self.config.unit}"
 
-    def stop(self, signum: int) -> None:
-        """Saves and ends the run because of a signal."""
-        self.save(now=True)
+    def stop(self, signum: int, *, save: bool) -> None:
+        """Saves, if allowed, and ends the run because of a signal."""
+        if save:
+            self.save(now=True)
         message = f"stopped after {self.when}; {self.kept()}"
         if self.path is not None:
             message += f"; continue with: {self.config.resume_call(self.path)}"
         raise Interrupted(signum, message)
 
-    def finish(self, policy: Policy) -> None:
-        """The end of a complete run: its policy, and `summary.json` with the last row, the best row, versions and
-        hardware."""
+    def finish(self, policy: Policy | None) -> None:
+        """The end of a complete run: its policy (None keeps the last good one), and `summary.json` with the last
+        row, the best row, versions and hardware."""
         if self.path is None:
             return
         scored = [row for row in self.rows if row["return_mean"] is not None]
@@ -168,7 +170,8 @@ class RunFolder:
         last = self.rows[-1] if self.rows else None
         about = {"format": FORMAT, "last": last, "best": best, "versions": versions(), "hardware": hardware()}
         with self.writing():
-            write_whole(self.path / "policy.safetensors", policy.to_bytes())
+            if policy is not None:
+                write_whole(self.path / "policy.safetensors", policy.to_bytes())
             write_json(self.path / "summary.json", about)
 
     def close(self) -> None:
@@ -214,7 +217,10 @@ def check_folder(path: Path | None, config: StoredConfig, *, resume: bool) -> No
     if resume:
         check_unchanged(path, config)
         return
-    if path.exists() and not path.is_dir():
+    # Not the methods of Path, which raise on a name that is too long.
+    if os.path.exists(path) and not os.path.isdir(path):
         raise InputError(f"{path} is a file; give a folder as `out`")
-    if any((path / name).exists() for name in ("config.json", "metrics.csv", "policy.safetensors", "summary.json")):
+    if any(
+        os.path.exists(path / name) for name in ("config.json", "metrics.csv", "policy.safetensors", "summary.json")
+    ):
         raise InputError(f"{path} already holds a run; choose another `out`, remove that folder, or resume it")

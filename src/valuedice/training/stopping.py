@@ -14,7 +14,7 @@ from valuedice.errors import DivergenceError, Interrupted
 from valuedice.types import Metrics
 
 LEAST_SAMPLE_SIZE = 0.02
-"""Share of the rows that must carry the weights e^x. While training works it stays above 0.8 (docs/training.md)."""
+"""Smallest effective sample size, as a fraction of the rows. While training works it stays above 0.8."""
 PATIENCE = 3
 """Consecutive evaluations below that share."""
 
@@ -49,7 +49,7 @@ class Guard:
         if self._low >= PATIENCE:
             raise DivergenceError(
                 f"Training diverged: effective_sample_size is {share:.2g}, below {LEAST_SAMPLE_SIZE} at every "
-                f"evaluation since {self.low_since:,} {self.unit}: a few rows decide everything."
+                f"evaluation since {self.low_since:,} {self.unit}: a few rows dominate the objective."
             )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS, AnyAlgorithm, algorithm_name
 from valuedice.demos import Demos, load_demos
+from valuedice.demos.episodes import Origin
 from valuedice.envs.make import env_name
 from valuedice.errors import InputError
 from valuedice.training.config import TrainConfig, changeable_fields, stored_fields
@@ -32,7 +33,7 @@ class StoredConfig:
     settings: dict[str, Any]
     """The stored fields of `TrainConfig`."""
     fingerprints: dict[str, str | None]
-    """Tell demonstrations and replay data from any others, wherever they are."""
+    """Hashes of the content of the demonstrations and the replay data."""
 
     @classmethod
     def of(
@@ -53,6 +54,9 @@ class StoredConfig:
             values["episodes"] = len(demos)
             if demos.origin is not None:
                 values |= {"episodes_seed": demos.origin.seed, "dones_are": demos.origin.dones_are}
+        if extra is not None and extra.origin != Origin(str(values["replay_data"]), values["dones_are"]):
+            # Replay data is loaded again as a whole file, read as the demonstrations are.
+            values["replay_data"] = {OBJECT: extra.source}
         prints = {"demos": demos, "replay_data": extra}
         return cls(
             algorithm_name(algorithm),
@@ -139,8 +143,8 @@ def read_config(path: Path) -> StoredConfig:
     if not isinstance(found, int):
         raise InputError(f"{path / 'config.json'} has unexpected content; is {path} a run folder?")
     if found != FORMAT:
-        needed = "a newer version of valuedice" if found > FORMAT else "a new run, in another folder"
-        raise InputError(f"{path} has format {found}, this version reads {FORMAT}; it needs {needed}")
+        needed = "use a newer version of valuedice" if found > FORMAT else "start a new run in another folder"
+        raise InputError(f"{path} has format {found}; this version resumes only format {FORMAT}: {needed}")
     try:
         settings = {entry.name: content[entry.name] for entry in stored_fields()}
         return StoredConfig(content["algorithm"], content["hyperparameters"], settings, content["fingerprints"])
@@ -155,13 +159,19 @@ def check_unchanged(path: Path, new: StoredConfig) -> None:
     pairs = [("algorithm", old.algorithm, new.algorithm)]
     pairs += [(name, old.settings[name], value) for name, value in new.settings.items() if name not in may_change]
     pairs += compared(old.hyperparameters, new.hyperparameters)
-    pairs += [(name, old.fingerprints.get(name), value) for name, value in new.fingerprints.items()]
-    changed = [f"`{name}` was {before}, now {now}" for name, before, now in pairs if before != now]
+    changed = [f"`{name}` was {shown(before)}, now {shown(now)}" for name, before, now in pairs if before != now]
+    prints = [name for name, value in new.fingerprints.items() if value != old.fingerprints.get(name)]
+    changed += [f"`{name}` holds other episodes" for name in prints]
     if changed:
         raise InputError(
             f"{path} was begun with other settings: {'; '.join(changed)}; resume without these changes, or start a "
             "new run"
         )
+
+
+def shown(value: Any) -> Any:
+    """A stored value in a message."""
+    return value[OBJECT] if isinstance(value, dict) and OBJECT in value else value
 
 
 def compared(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
