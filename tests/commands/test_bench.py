@@ -38,4 +38,4 @@ def test_what_cannot_be_measured_or_written_is_refused(refused, run):
     assert "--rounds is 0; it must be at least 1" in refused("bench", "--rounds", 0)
     result = run("bench", "--out", "no/folder.json")
     assert result.code == 2
-    assert result.err.endswith("cannot write no/folder.json (No such file or directory); choose another --out\n")
+    assert result.err.endswith("cannot write to no/folder.json (No such file or directory); choose another --out\n")

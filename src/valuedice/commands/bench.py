@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from valuedice.commands import parse, say
 from valuedice.errors import InputError
+from valuedice.system.files import write_json, writing_to
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,7 @@ def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
 
 
 def write(path: Path, content: Any) -> None:
-    """JSON, or one clear line."""
-    try:
-        path.write_text(json.dumps(content, indent=2) + "\n")
-    except OSError as error:
-        raise InputError(f"cannot write {path} ({error.strerror}); choose another `out`") from None
+    """Writes JSON, and says where."""
+    with writing_to(path):
+        write_json(path, content)
     say(f"written: {path}")

@@ -25,7 +25,7 @@ from valuedice.demos.arrays import (
 )
 from valuedice.demos.episodes import Demos, DonesAre, Episode
 from valuedice.errors import InputError
-from valuedice.system.files import write_whole
+from valuedice.system.files import write_whole, writing_to
 
 MANY_EPISODES = 20_000
 """A file may contain more episodes only if it has at least one byte for each."""
@@ -96,12 +96,8 @@ def write(path: str | os.PathLike[str], demos: Demos) -> None:
     rewards = [e.rewards for e in demos.episodes if e.rewards is not None]
     if rewards:
         arrays["rewards"] = np.concatenate(rewards)
-    try:
+    with writing_to(Path(path), "give a file name in a folder that exists and is writable"):
         write_whole(Path(path), lambda file: np.savez_compressed(file, **arrays))
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror}; give a file name in a folder that exists and is writable"
-        ) from error
 
 
 def _load(path: str | os.PathLike[str]) -> tuple[Format, dict[str, np.ndarray]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from valuedice.envs.fit import check_fit
 from valuedice.envs.make import EnvRef, env_name, limit_time, make_env, task_spec
 from valuedice.errors import InputError
 from valuedice.policy import Policy
+from valuedice.system.files import writing_to
 
 HEIGHT = 240
 GAP = 4
@@ -53,15 +55,14 @@ def write_film(frames: Iterator[np.ndarray], path: Path, rate: float, longest: i
     if path.suffix not in (".gif", ".mp4"):
         raise InputError(f"{path} is neither .gif nor .mp4; name one of them")
     pictures = list(islice(frames, longest))
+    options: dict[str, Any] = {"duration": 1000 / rate, "loop": 0}
+    if path.suffix == ".mp4":
+        # The codec takes even sizes only.
+        pictures = [frame[: len(frame) // 2 * 2, : frame.shape[1] // 2 * 2] for frame in pictures]
+        options = {"fps": rate, "plugin": "FFMPEG", "macro_block_size": 1}
     try:
-        if path.suffix == ".gif":
-            iio.imwrite(path, pictures, duration=1000 / rate, loop=0)
-        else:
-            # The codec takes even sizes only.
-            even = [frame[: len(frame) // 2 * 2, : frame.shape[1] // 2 * 2] for frame in pictures]
-            iio.imwrite(path, even, fps=rate, plugin="FFMPEG", macro_block_size=1)
+        with writing_to(path):
+            iio.imwrite(path, pictures, **options)
     except ImportError:
         raise InputError("an .mp4 needs a package: pip install imageio-ffmpeg; or write a .gif") from None
-    except OSError as error:
-        raise InputError(f"cannot write {path} ({error.strerror or error}); choose another file") from None
     return len(pictures)

@@ -34,9 +34,8 @@ from valuedice.ring.mdp import (
     optimise,
     policies,
     stochastic_expert,
-    writing_to,
 )
-from valuedice.system.files import write_json, write_whole
+from valuedice.system.files import write_json, write_whole, writing_to
 
 REPLAY_POLICIES = {
     "either way alike": UNIFORM_POLICY,

@@ -7,8 +7,7 @@ docs/ring.md explains which results the problem determines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -21,9 +20,8 @@ from jax import Array
 from numpy.typing import NDArray
 
 from valuedice.algorithms.value_dice import bellman_residual, dice_objective
-from valuedice.errors import InputError
 from valuedice.ring.figures import draw_ring_study
-from valuedice.system.files import write_json, write_whole
+from valuedice.system.files import write_json, write_whole, writing_to
 
 Table = NDArray[np.floating[Any]]
 """Numbers for each pair (s, a) or each state."""
@@ -191,15 +189,6 @@ def train(study: Study, records: int) -> tuple[NDArray[np.int_], Table]:
         return optimise(lambda nu, logits, _: exact_objective(nu, logits, study), study.updates, records)
 
     return study.updates // records * np.arange(records + 1), policies(jax.jit(logits)())
-
-
-@contextmanager
-def writing_to(out: Path) -> Generator[None]:
-    """Reports a failure to write as bad input."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot write to {out} ({error.strerror}); choose another folder as `out`") from error
 
 
 def run_ring(out: Path) -> RingResult:

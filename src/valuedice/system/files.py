@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from valuedice.errors import InputError
+
+
+@contextmanager
+def writing_to(path: Path, advice: str = "choose another `out`") -> Generator[None]:
+    """Turns a failed write into one line that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write to {path} ({error.strerror or error}); {advice}") from None
 
 
 def write_whole(path: Path, content: bytes | str | Callable[[BinaryIO], object]) -> None:
