@@ -8,10 +8,10 @@ train: .venv/ready
 	$(BIN)/valuedice train
 
 test: .venv/ready
-	$(BIN)/pytest -n 2 $(PYTEST_OPTIONS)
+	$(BIN)/pytest -n 2 --dist worksteal $(PYTEST_OPTIONS)
 
 test-faults: .venv/ready
-	VALUEDICE_FAULTS_REPORT=results/faults $(BIN)/pytest -m faults tests/faults --faults-report results/faults/report.json
+	$(BIN)/pytest -m faults tests/faults --faults-report results/faults/report.json
 
 lint: .venv/ready
 	$(BIN)/ruff check

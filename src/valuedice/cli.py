@@ -138,7 +138,7 @@ def threads_asked(args: list[str]) -> int:
     value = value_of("--threads", args)
     folder = value_of("--resume", args)
     if value is None and folder is not None:
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):
             value = str(json.loads((Path(folder) / "config.json").read_text()).get("threads"))
     # Longer numbers are refused later, with all other settings.
     return int(value) if value and value.isdecimal() and len(value) < 9 and int(value) else threads()

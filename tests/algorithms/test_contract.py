@@ -73,18 +73,21 @@ def test_evaluating_more_often_does_not_change_what_is_learned(name):
     assert same(run(name, eval_every=12).policy, run(name, eval_every=5).policy)
 
 
-@every_algorithm
-@pytest.mark.parametrize("replay", [True, False])
-@pytest.mark.parametrize("discrete", [True, False])
-def test_an_update_keeps_every_shape_and_type_and_measures_scalars(name, replay, discrete):
+@pytest.mark.parametrize(
+    ("name", "discrete", "replay"),
+    [
+        (name, discrete, replay)
+        for name in ALGORITHMS | REWARD_LEARNERS
+        for discrete in ((False,) if name in CONTINUOUS_ONLY else (False, True))
+        for replay in ((True,) if small(name).data.replay == "required" else (False, True))
+    ],
+)
+def test_an_update_keeps_every_shape_and_type_and_measures_scalars(name, discrete, replay):
     algorithm, spec = small(name), Spec(3, 2, discrete, low=(-1.0,) * 2, high=(1.0,) * 2)
-    if (discrete and name in CONTINUOUS_ONLY) or (not replay and algorithm.data.replay == "required"):
-        pytest.skip("refused")
-    batch, rollout = random_batch(spec, algorithm.data.batch_size, replay=replay), None
+    batch = random_batch(spec, algorithm.data.batch_size, replay=replay)
     if algorithm.pace is not None and (shape := algorithm.pace.rollout) is not None:
         obs = only_state(spec, *shape)
-        rollout = Rollout(obs, np.zeros((*shape, 2)), obs, np.zeros(shape, bool))
-        batch = batch._replace(rollout=rollout)
+        batch = batch._replace(rollout=Rollout(obs, np.zeros((*shape, 2)), obs, np.zeros(shape, bool)))
     state = jax.eval_shape(lambda key: algorithm.init(key, spec), jax.random.key(0))
     after, metrics = jax.eval_shape(algorithm.update, state, batch)
     shapes = [jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree) for tree in (state, after)]

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 from signal import SIGTERM
 
 import pytest
@@ -43,7 +44,7 @@ def test_unknown_commands_and_options_are_refused_by_name(refused):
     assert "no algorithm 'value-mice'; there are: value-dice" in refused("train", "value-mice")
     for command in ("train", "expert", "ring", "demos inspect"):
         assert "Unrecognized options: --stepps" in refused(*command.split(), "--stepps")
-    assert "Missing from valuedice demos convert: STR" in refused("demos", "convert")
+    assert "missing: REF, OUT; see valuedice demos convert --help" in refused("demos", "convert")
 
 
 @pytest.mark.parametrize("look", [{"FORCE_COLOR": "1"}, {"PYTHONIOENCODING": "ascii"}], ids=["colour", "ascii"])
@@ -95,26 +96,22 @@ def test_an_option_is_found_with_underscores_too():
 @pytest.mark.parametrize(
     ("message", "command", "said"),
     [
-        ("`eval_every` is 0; raise `steps`", "train", "--eval-every is 0; raise --steps"),
         ("`eval_every` is 0; raise `steps`", "expert", "--eval-every is 0; raise --max-steps"),
-        ("continue with: load_run('a/b c').resume()", "train", "continue with: valuedice train --resume a/b c"),
-        ('continue with: load_run("it\'s").resume()', "expert", "continue with: valuedice expert --resume it's"),
+        ("continue with: load_run('a/b c').resume()", "train", "continue with: valuedice train --resume 'a/b c'"),
+        ('continue with: load_run("it").resume()', "expert", "continue with: valuedice expert --resume it"),
         ("from Python: load_run('x').resume(env=…)", "train", "from Python: load_run('x').resume(env=…)"),
-        ("no environment `No-v0`", "train", "no environment 'No-v0'"),
+        ("no environment `No-v0`, `no`", "train", "no environment 'No-v0', 'no'"),
     ],
 )
-def test_settings_become_flags_and_the_call_that_resumes_a_command(message, command, said):
+def test_settings_become_flags_and_the_call_that_resumes_a_command(message, command, said, monkeypatch):
+    monkeypatch.setattr("valuedice.commands.FLAGS", {"eval_every": "--eval-every", "steps": "--max-steps"})
     assert translated(message, command) == said
 
 
 LINES = [
-    (InputError("`rounds` is 0;\n  more"), 2, "error: --rounds is 0; more"),
-    (DivergenceError("Training diverged: try `nu_lr`."), 3, "Training diverged: try --nu-lr."),
-    (
-        MemoryError("8 TB"),
-        2,
-        "error: not enough memory (8 TB); lower --batch-size or --replay-capacity, or use less data",
-    ),
+    (InputError("`out` is 0;\n  more"), 2, "error: --out is 0; more"),
+    (DivergenceError("Training diverged: try `out`."), 3, "Training diverged: try --out."),
+    (MemoryError("8 TB"), 2, "error: not enough memory (8 TB); lower "),
     (Interrupted(SIGTERM, "stopped; load_run('x').resume()"), 143, "stopped; valuedice ring --resume x"),
     (KeyboardInterrupt(), 130, "interrupted"),
 ]
@@ -122,14 +119,15 @@ LINES = [
 
 @pytest.mark.parametrize(("error", "code", "line"), LINES, ids=[type(error).__name__ for error, *_ in LINES])
 def test_every_end_has_its_exit_code_and_its_line(error, code, line, run, monkeypatch):
-    def ends(_: list[str]) -> int:
-        warnings.warn("mind the `gap`", stacklevel=1)
+    def ends(_: Path) -> None:
+        warnings.warn("mind `out`", stacklevel=1)
         raise error
 
-    monkeypatch.setattr("valuedice.commands.ring.ring_command", ends)
+    monkeypatch.setattr("valuedice.ring.mdp.run_ring", ends)
     result = run("ring")
     assert (result.code, result.out) == (code, "")
-    assert result.err == f"valuedice: warning: mind the --gap\nvaluedice: {line}\n"
+    assert result.err.startswith(f"valuedice: warning: mind --out\nvaluedice: {line}")
+    assert result.err.count("\n") == 2
 
 
 def test_a_reader_that_has_seen_enough_is_no_error():

@@ -44,9 +44,11 @@ def test_what_cannot_be_evaluated_is_refused(refused, policy):
     assert "no environment given; name one with --env" in refused("evaluate", policy)
 
 
-def test_a_run_folder_that_is_damaged_is_refused(refused):
+def test_a_run_is_evaluated_in_its_own_environment_whatever_its_format(run, refused):
     Path("run").mkdir()
-    linear_policy(box(3, 1)).save(Path("run/policy.safetensors"))
-    for content, says in (("{", "config.json cannot be read"), (json.dumps({"format": 3}), "has format 3")):
+    linear_policy(box(3, 1, -2, 2)).save(Path("run/policy.safetensors"))
+    Path("run/config.json").write_text(json.dumps({"format": 3, "eval_env": "Pendulum-v1"}))
+    assert run("evaluate", "run", "--episodes", 1).out.endswith("over 1 episodes of Pendulum-v1\n")
+    for content in ("{", "[]", "[" * 10**5, json.dumps({"eval_env": 3})):
         Path("run/config.json").write_text(content)
-        assert says in refused("evaluate", "run")
+        assert "no environment given; name one with --env" in refused("evaluate", "run")

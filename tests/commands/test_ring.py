@@ -53,6 +53,4 @@ def test_the_results_are_printed_as_sentences_and_tables(run, monkeypatch):
 @pytest.mark.usefixtures("own_folder")
 def test_a_folder_that_cannot_be_made_is_refused(refused, tmp_path):
     (tmp_path / "taken").write_text("")
-    assert "cannot write to taken (File exists); choose another --out" in refused(
-        "ring", "--out", "taken"
-    )
+    assert "cannot write to taken (File exists); choose another --out" in refused("ring", "--out", "taken")

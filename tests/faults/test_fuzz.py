@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults.fuzzing import TARGETS, Tally, use_demos, use_policy
+from faults.fuzzing import TARGETS, Tally
 from faults.harness import options, resumed
 from faults.hostile import CANARY, DEMOS, PICKLE, POLICIES, alike, signed
 from hypothesis import HealthCheck, Phase, given, settings
@@ -22,7 +22,7 @@ from valuedice.demos import archive
 from valuedice.training.checkpoint import SLOTS
 
 KINDS = [(name, how) for name in TARGETS for how in ("damaged", "forged")]
-HAND_MADE = {"demonstrations": (DEMOS, use_demos), "policies": (POLICIES, use_policy)}
+HAND_MADE = {"demonstrations": DEMOS, "policies": POLICIES}
 
 
 def fuzz(name: str, how: str, folder: Path, *, at_length: bool) -> Tally:
@@ -45,26 +45,6 @@ def fuzz(name: str, how: str, folder: Path, *, at_length: bool) -> Tally:
     return tally
 
 
-@pytest.mark.parametrize(("name", "how"), KINDS)
-def test_a_mutated_file_loads_or_is_refused(name, how, tmp_path):
-    assert fuzz(name, how, tmp_path, at_length=False).refused
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize(("name", "how"), KINDS)
-def test_hundreds_of_mutated_files_load_or_are_refused(name, how, report, tmp_path):
-    tally = fuzz(name, how, tmp_path, at_length=True)
-    report["fuzz"][f"{name}, {how}"] = tally.report()
-    assert len(tally.distinct) > TARGETS[name].many / 2
-    assert tally.loaded or how == "damaged"
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_what_is_mutated_loads_when_it_is_intact(name, tmp_path):
-    for content in TARGETS[name].originals:
-        assert Tally().attempt(TARGETS[name].use, tmp_path / TARGETS[name].file, content) is None
-
-
 @contextmanager
 def limited(megabytes: int) -> Generator[None]:
     """Whoever asks for more memory, in whatever language, gets none. Only Linux tells what is in use."""
@@ -78,19 +58,46 @@ def limited(megabytes: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-@pytest.mark.parametrize("kind", HAND_MADE)
-def test_hand_made_forgeries_are_refused_and_odd_files_load(kind, report, tmp_path):
-    (forgeries, use), tally, outcome = HAND_MADE[kind], Tally(), {}
+def hand_made(name: str, folder: Path) -> Tally:
+    """Tries the files made by hand, each of which must be refused as expected or load."""
+    target, tally, outcomes = TARGETS[name], Tally(), dict[str, str | None]()
     # What is imported when it is first needed takes memory too.
-    Tally().attempt(use, tmp_path / "file", TARGETS[kind].originals[0])
+    Tally().attempt(target.use, folder / target.file, target.originals[0])
     with limited(64):
-        for name, (content, _) in forgeries.items():
-            outcome[name] = tally.attempt(use, tmp_path / "file", content)
-    for name, (_, verdict) in forgeries.items():
-        said = outcome[name]
-        assert (said is None) == (verdict is True), (name, said)
-        assert said is None or str(verdict) in said, (name, said)
-    report["fuzz"][f"{kind}, hand-made"] = tally.report()
+        for key, (content, _) in HAND_MADE[name].items():
+            outcomes[key] = tally.attempt(target.use, folder / target.file, content)
+    for key, said in outcomes.items():
+        verdict = HAND_MADE[name][key][1]
+        assert (said is None) == (verdict is True), (key, said)
+        assert said is None or str(verdict) in said, (key, said)
+    return tally
+
+
+@pytest.mark.parametrize("name", HAND_MADE)
+def test_hand_made_forgeries_are_refused_and_odd_files_load(name, tmp_path):
+    assert hand_made(name, tmp_path).loaded
+
+
+@pytest.mark.parametrize(("name", "how"), KINDS)
+def test_a_mutated_file_loads_or_is_refused(name, how, tmp_path):
+    assert fuzz(name, how, tmp_path, at_length=False).refused
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("name", "how"), KINDS)
+def test_hundreds_of_mutated_files_load_or_are_refused(name, how, report, tmp_path):
+    tally = fuzz(name, how, tmp_path, at_length=True)
+    report["fuzz"][f"{name}, {how}"] = tally.report()
+    assert len(tally.distinct) > TARGETS[name].many / 2
+    assert tally.loaded or how == "damaged"
+    if how == "forged" and name in HAND_MADE:
+        report["fuzz"][f"{name}, hand-made"] = hand_made(name, tmp_path).report()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_is_mutated_loads_when_it_is_intact(name, tmp_path):
+    for content in TARGETS[name].originals:
+        assert Tally().attempt(TARGETS[name].use, tmp_path / TARGETS[name].file, content) is None
 
 
 def test_the_canary_sings_when_a_pickle_is_read():

@@ -51,7 +51,7 @@ def run_env(path: Path) -> str:
     """The environment that a run folder was evaluated in."""
     env = None
     # Of any format: older runs can be evaluated too.
-    with suppress(OSError, ValueError, AttributeError):
+    with suppress(OSError, ValueError, AttributeError, RecursionError):
         env = json.loads((path / "config.json").read_text()).get("eval_env")
     if not isinstance(env, str):
         raise InputError("no environment given; name one with `env`")
