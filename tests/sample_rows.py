@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -49,12 +49,12 @@ def random_batch(spec: Spec, size: int = 16, seed: int = 0, replay: bool = True)
     return Batch.of(spec, expert=expert, initial=InitialStates(expert.obs), replay=other if replay else None)
 
 
-def one_hots(counts: Sequence[int]) -> np.ndarray:
+def one_hots(counts: Any) -> np.ndarray:
     """Each discrete action so many times."""
     return np.repeat(np.eye(len(counts)), counts, axis=0)
 
 
-def only_state(spec: Spec, *shape: int) -> np.ndarray:
+def only_state(spec: Spec, *shape: int) -> Any:
     """The observation of a task with one state, whose features are all 1."""
     return np.append(np.ones((*shape, spec.obs_size)), np.zeros((*shape, 1)), axis=-1)
 

@@ -52,8 +52,10 @@ def test_the_likeliest_gaussian_policy_has_the_moments_of_the_data_before_the_ta
 def test_an_action_at_the_bound_counts_as_one_inside_it_by_the_clip(clip):
     actor = BC(hidden=(8,)).init(jax.random.key(0), GAUSSIAN).actor
     obs = only_state(GAUSSIAN, 2)
-    likelihood = log_likelihood(actor, GAUSSIAN, obs, np.array([[1.0], [-1.0]]), clip)
-    assert_allclose(likelihood, log_likelihood(actor, GAUSSIAN, obs, np.array([[1 - clip], [clip - 1]])), rtol=1e-3)
+    likelihood = log_likelihood(actor, GAUSSIAN, obs, jnp.array([[1.0], [-1.0]]), clip)
+    assert_allclose(
+        likelihood, log_likelihood(actor, GAUSSIAN, obs, jnp.array([[1 - clip], [clip - 1]])), rtol=1e-3
+    )
     assert np.isfinite(likelihood).all()
 
 

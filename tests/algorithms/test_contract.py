@@ -24,8 +24,8 @@ from valuedice.networks import gaussian_policy
 from valuedice.training.stored import rebuilt
 from valuedice.types import Batch, InitialStates, Rollout, Spec, Transition
 
-COLUMNS = {"step", "updates", "wall_seconds", "return_mean", "return_std", "expert_return", "normalized_return"}
-COLUMNS |= {"kl_estimate"}
+RETURNS = {"return_mean", "return_std", "expert_return", "normalized_return"}
+COLUMNS = {"step", "updates", "wall_seconds", "kl_estimate"} | RETURNS
 CONTINUOUS_ONLY = {"dac", "dual-dice", "sac"}
 ENVS = {"pendulum": "Pendulum-v1", "cartpole": "CartPole-v1"}
 
@@ -37,20 +37,20 @@ def run(name: str, task: str = "pendulum", **options: Any) -> vd.Run:
     algorithm = small(name)
     demos = vd.load_demos(task, episodes=2) if algorithm.data.demos else None
     counted = "updates" if algorithm.pace is None else "steps"
-    settings = {counted: 12, "eval_every": 4, "eval_episodes": 2, "quiet": True} | options
+    settings: dict[str, Any] = {counted: 12, "eval_every": 4, "eval_episodes": 2, "quiet": True} | options
     return vd.train(algorithm, demos, ENVS[task], **settings)
 
 
 @every_algorithm
 def test_it_keeps_the_protocol_and_its_settings_survive_json(name):
-    algorithm = small(name)
-    assert isinstance(algorithm, Algorithm)
+    algorithm: Any = small(name)
     again = rebuilt(type(algorithm), json.loads(json.dumps(asdict(algorithm))))
     assert again == algorithm
     assert hash(again) == hash(algorithm)
     # Contained dataclasses share one list of flags.
     counted = len(jax.tree.leaves(asdict(algorithm), is_leaf=lambda value: isinstance(value, tuple)))
     assert len(names_of(algorithm)) == counted
+    assert isinstance(algorithm, Algorithm)
 
 
 @every_algorithm
@@ -112,13 +112,12 @@ def test_it_learns_what_to_do_in_the_only_state(name):
     def body(state: Any, key: Any) -> Any:
         expert = rows(jnp.full((algorithm.data.batch_size, 1), best))
         other = rows(jax.random.uniform(key, expert.action.shape, minval=-1, maxval=1))
-        rollout = None
+        batch = Batch.of(spec, expert=expert, initial=InitialStates(expert.obs), replay=other)
         if shape is not None:
             noise = jax.random.normal(key, (*shape, 1))
             own = rows(gaussian_policy(state.actor, expert.obs[0]).sample(noise))
-            rollout = Rollout(*own[:3], ended=jnp.ones(shape, bool))
-        sources = {"expert": expert, "initial": InitialStates(expert.obs), "replay": other, "rollout": rollout}
-        return algorithm.update(state, Batch.of(spec, **sources))[0], None
+            batch = batch._replace(rollout=Rollout(*own[:3], ended=jnp.ones(shape, bool)))
+        return algorithm.update(state, batch)[0], None
 
     first, keys = algorithm.init(jax.random.key(1), spec), jax.random.split(jax.random.key(1), 2_000)
     last, _ = jax.jit(lambda state: jax.lax.scan(body, state, keys))(first)

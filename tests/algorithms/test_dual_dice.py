@@ -33,7 +33,7 @@ REPLAY = np.linspace(1, 3, 16).reshape(8, 2) / np.linspace(1, 3, 16).sum()
 
 def small(**settings: Any) -> tuple[DualDICE, State]:
     """An algorithm with these settings, and its first state."""
-    algorithm = DualDICE(**({"sac": SAC(hidden=(8,), batch_size=16), "ratio_hidden": (32,)} | settings))
+    algorithm = DualDICE(ratio_hidden=(32,), sac=SAC(hidden=(8,), batch_size=16), **settings)
     return algorithm, algorithm.init(jax.random.key(0), SPEC)
 
 

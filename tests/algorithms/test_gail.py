@@ -53,7 +53,7 @@ def logits_after(steps: int, batch: Batch) -> np.ndarray:
     discriminator, _, _ = jax.jit(gail.discriminate)(
         state, batch._replace(expert=expert), *jax.random.split(jax.random.key(1))
     )
-    rows = [*state_actions(only_state(SPEC, 3), np.eye(3)), absorbing_row(SPEC)]
+    rows = [*state_actions(only_state(SPEC, 3), jnp.eye(3)), absorbing_row(SPEC)]
     return np.array([critic(discriminator, row) for row in rows])
 
 
@@ -116,7 +116,7 @@ def test_the_divergence_is_minus_the_mean_reward_with_the_absorbing_state():
     gail, batch = tiny(), batch_of([8, 0, 0], rollout_of([4, 0, 0], terminated=1))
     # An expert row that is not the first action has no weight.
     expert = one_state_rows(SPEC, one_hots([8, 1, 0]))._replace(weight=np.append(np.full(8, 1 / 8), 0.0))
-    found = gail.diagnose(linear(gail, slope=1.0, bias=0.5, mark=-4.0), batch._replace(expert=expert))
+    found: Any = gail.diagnose(linear(gail, slope=1.0, bias=0.5, mark=-4.0), batch._replace(expert=expert))
     assert_allclose(found.kl_estimate, -(4 * 1.5 + 9 * (0.5 - 4)) / 13, rtol=1e-5)
     assert_allclose(found.metrics["expert_logit"], 1.5, rtol=1e-5)
     assert_allclose(found.metrics["absorbing_reward"], -3.5, rtol=1e-5)

@@ -44,10 +44,10 @@ def test_an_advantage_is_the_discounted_sum_of_temporal_differences_up_to_the_en
 
 def test_environments_do_not_mix():
     rng = np.random.default_rng(0)
-    parts = (*jnp.asarray(rng.normal(size=(3, 5, 4))), jnp.asarray(rng.random((5, 4)) < 0.3))
-    together = advantages(*parts, GAMMA, LAMBDA)
+    parts: list[Any] = [*jnp.asarray(rng.normal(size=(3, 5, 4))), jnp.asarray(rng.random((5, 4)) < 0.3)]
+    together = advantages(*parts, discount=GAMMA, trace=LAMBDA)
     for one in range(4):
-        alone = advantages(*(part[:, one : one + 1] for part in parts), GAMMA, LAMBDA)
+        alone = advantages(*(part[:, one : one + 1] for part in parts), discount=GAMMA, trace=LAMBDA)
         assert_allclose(together[:, one : one + 1], alone, rtol=1e-5)
 
 
@@ -124,7 +124,7 @@ def test_the_value_at_a_truncation_is_that_of_the_true_last_observation():
 
 def learned(spec: Spec, reward: Any, rounds: int, **settings: Any) -> State:
     """One state, in which the current policy acts, and every action is an episode that the time limit ends."""
-    ppo = PPO(**{"hidden": (16,), "rollout": 128, "environments": 1, "minibatch": 32, "actor_lr": 3e-3} | settings)
+    ppo = PPO(hidden=(16,), rollout=128, environments=1, minibatch=32, actor_lr=3e-3, **settings)
     obs = jnp.asarray(only_state(spec, ppo.rollout, 1))
 
     def act(state: State, key: Any) -> Any:
@@ -164,8 +164,7 @@ def test_a_bonus_for_entropy_keeps_the_policy_wide():
 
 def test_the_value_of_a_constant_reward_is_learned():
     # V = r/(1-γ), in units of the mean reward r itself.
-    reward = {"discount": GAMMA, "value_lr": 3e-3}
-    state = learned(SPEC, lambda action: jnp.full(action.shape[:2], 2.0), 100, **reward)
+    state = learned(SPEC, lambda action: 2 + 0 * action[..., 0], 100, discount=GAMMA, value_lr=3e-3)
     assert_allclose(values(state.value, jnp.asarray(only_state(SPEC, 1))), [2.0], atol=0.1)
 
 

@@ -16,6 +16,8 @@ from valuedice.cli import COMMANDS
 from valuedice.commands import translated, unboxed, value_of
 from valuedice.errors import DivergenceError, InputError, Interrupted
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 
 @pytest.mark.parametrize("args", [(), ("--help",), ("-h",), ("demos",), ("demos", "--help")], ids=" ".join)
 def test_help_lists_the_commands(run, args):

@@ -50,9 +50,9 @@ def test_a_folder_that_holds_a_run_is_refused_and_left_as_it_is(whole, pendulum)
         ({"replay_capacity": 7}, "`replay_capacity` was 1000000, now 7"),
         ({"eval_episodes": 1}, "`eval_episodes` was 2, now 1"),
         ({"offline": True, "updates": 50, "steps": None}, "`offline` was False, now True"),
-        ({"demos": vd.load_demos("pendulum", episodes=1, seed=3)}, "`demos` was .*, now"),
+        ({"demos": vd.load_demos("pendulum", episodes=1, seed=3)}, "`demos` holds other episodes"),
         ({"demos": "pendulum", "episodes": 2}, "`episodes` was 1, now 2"),
-        ({"replay_data": "pendulum"}, "`replay_data` was None, now"),
+        ({"replay_data": "pendulum"}, "`replay_data` holds other episodes"),
         ({"algorithm": small(discount=0.9)}, "`discount` was 0.99, now 0.9"),
         ({"algorithm": small("dual-dice")}, "`algorithm` was value-dice, now dual-dice"),
         ({"steps": 20}, "has already made 24 steps, more than the 20 asked for; ask for more"),
@@ -69,8 +69,8 @@ def test_changes_that_would_change_the_result_are_refused_by_name(pendulum, whol
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"format": 99}, "has format 99, this version reads 4; it needs a newer version"),
-        ({"format": 3}, "has format 3, this version reads 4; it needs a new run"),
+        ({"format": 99}, "has format 99; .*: use a newer version"),
+        ({"format": 3}, "has format 3; .*: start a new run"),
         ({"format": "4"}, "unexpected content; is .* a run folder"),
         ({"seed": ...}, "lacks 'seed'; start a new run, in another folder"),
     ],
