@@ -142,6 +142,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been_killed(name, tmp_path: Path):
     ("kind", "settings"),
     [
         (ValueDICE, {"discount": 1.0, "replay_regularization": 1.0, "nu_lr": 0.0, "hidden": (0,)}),
+        (ValueDICE, {"hidden": 256, "sampling": "geometrical", "absorbing": "all", "initial_states": "start"}),
         (BC, {"action_clip": 1.0, "held_out": 1.0, "lr": 0.0}),
         (DAC, {"discriminator_lr": 0.0, "expert_share": 1.0}),
         (DualDICE, {"zeta_lr": float("inf"), "reward": "minus_log_zeta"}),

@@ -8,6 +8,7 @@ from dataclasses import fields
 from math import nan
 from typing import Any
 
+import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 from small import small
@@ -85,6 +86,7 @@ def test_a_resolved_config_has_every_default_and_stays_as_it_is(name, settings):
         ("gail", PENDULUM | {"steps": 1}, "2 steps end before the first update, at step 4; .*rollout`"),
         ("value-dice", {"updates": 0}, "`updates` is 0; it must be finite and at least 1"),
         ("value-dice", PENDULUM | {"steps": 0}, "`steps` is 0"),
+        ("value-dice", {"updates": 2.5}, "`updates` is 2.5; it must be a whole number"),
         ("value-dice", {"eval_every": 0}, "`eval_every` is 0"),
         ("value-dice", {"eval_episodes": 0}, "`eval_episodes` is 0"),
         ("value-dice", {"replay_capacity": 0}, "`replay_capacity` is 0"),
@@ -101,6 +103,12 @@ def test_a_resolved_config_has_every_default_and_stays_as_it_is(name, settings):
 def test_what_does_not_fit_together_is_refused(name, settings, says):
     with pytest.raises(InputError, match=says):
         resolved(name, **settings)
+
+
+def test_whole_numbers_may_be_floats_or_numbers_of_numpy():
+    config = resolved("value-dice", updates=4e1, seed=np.int64(3))
+    assert (config.updates, config.seed) == (40, 3)
+    assert json.dumps([config.updates, config.seed]) == "[40, 3]"
 
 
 @pytest.mark.parametrize(
