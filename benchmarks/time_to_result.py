@@ -42,7 +42,13 @@ def one_run(demos: Path, setting: str, seed: int, begin: float) -> dict[str, Any
         rows.append((clocks[0], progress.step, round(progress.metrics["normalized_return"], 4), clocks[1]))
         return rows[-1][2] >= LEVELS[-1]
 
-    options = {"steps": 8_000, "eval_every": 250, "seed": seed, "quiet": True, "on_evaluation": note}
+    options: dict[str, Any] = {
+        "steps": 8_000,
+        "eval_every": 250,
+        "seed": seed,
+        "quiet": True,
+        "on_evaluation": note,
+    }
     episodes = vd.load_demos(demos, episodes=1, seed=seed)
     vd.train(vd.ValueDICE(**SETTINGS[setting]), episodes, "HalfCheetah-v5", **options)
     return {"setting": setting, "seed": seed, "threads": threads(), "rows": rows}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -215,7 +216,8 @@ def test_minibatches_depend_on_the_seed_alone(monkeypatch):
 
 def test_the_comparison_writes_what_it_returns_and_a_figure(rows, tmp_path, monkeypatch):
     brief = replace(STOCHASTIC, updates=50)
-    short = {"SPARSE": brief, "ROUNDS": 20, "SEEDS": 2, "LEVELS": (-300.0,), "compare_replays": lambda: rows}
+    short: dict[str, Any] = {"SPARSE": brief, "ROUNDS": 20, "SEEDS": 2, "LEVELS": (-300.0,)}
+    short["compare_replays"] = lambda: rows
     short["SAMPLED"] = {f"stochastic, batch {size}": (brief, size) for size in (4, 64)}
     for name, value in short.items():
         monkeypatch.setattr(comparison, name, value)
