@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -59,39 +58,3 @@ def test_it_knows_no_demonstrations(expert):
 def test_an_algorithm_that_does_not_learn_from_rewards_is_refused():
     with pytest.raises(InputError, match="bc does not learn from rewards; use an algorithm such as SAC"):
         vd.train_expert(small("bc"), "Pendulum-v1", target_return=0)
-
-
-# The command.
-
-
-def test_the_command_says_the_return_and_how_to_record(run, tmp_path):
-    out = tmp_path / "run"
-    flags = "--hidden 16 --batch-size 16 --random-steps 6 --training-starts 5 --eval-episodes 2 --eval-every 15"
-    budget = "--target-return -1e9 --max-steps 30"
-    said = run("expert", "--env", "Pendulum-v1", *budget.split(), "--out", out, *flags.split())
-    assert said.code == 0
-    assert "after 15 steps, target: -1e+09\n" in said.out
-    said = run("expert", "--resume", out, "--max-steps", 45, "--target-return", 1e9)
-    assert said.code == 0
-    assert "after 45 steps, target: 1e+09 (not reached)" in said.out
-    assert f"more:   valuedice expert --resume {out}" in said.out
-    assert f"valuedice demos collect --policy {out} --env Pendulum-v1" in said.out
-    assert json.loads((out / "config.json").read_text())["algorithm"] == "sac"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("--target-return 0", "--env is missing"),
-        ("--env Pendulum-v1", "--target-return is missing"),
-        ("--env CartPole-v1 --target-return 0", "choose another task, or imitate with value-dice, bc or gail"),
-        ("--env Pendulum-v1 --target-return 0 --max-steps 10", "end before the first update"),
-        ("--env Pendulum-v1 --target-return nan", "--target-return is nan; it must be finite"),
-    ],
-)
-def test_bad_input_is_one_line(arguments, said, refused, own_folder):
-    assert said in refused("expert", *arguments.split())
-
-
-def test_each_command_resumes_its_own_runs(expert, refused, own_folder):
-    assert "is a run of sac; resume it with valuedice expert" in refused("train", "--resume", expert.out)

@@ -159,7 +159,8 @@ class TrainConfig:
         if data.demos and self.target_return is not None:
             raise InputError(f"{name} learns without rewards; omit `target_return`")
         offline = self.offline or self.env is None or pace is None
-        if offline and (data.replay == "required" or (pace is not None and pace.rollout is not None)):
+        online_only = data.replay == "required" or (pace is not None and pace.rollout is not None)
+        if offline and online_only:
             instead = ", or use value-dice or bc" if data.demos else ""
             raise InputError(
                 f"{name} cannot learn offline: it needs an environment to act in; name one with `env`{instead}"
@@ -169,7 +170,8 @@ class TrainConfig:
         if offline and self.steps is not None:
             raise InputError("`steps` are for training in an environment; give `updates` for offline training")
         if not offline and self.updates is not None:
-            raise InputError("`updates` are for offline training; give `steps`, or train with `offline`")
+            instead = "" if online_only else ", or train with `offline`"
+            raise InputError(f"`updates` are for offline training; give `steps`{instead}")
         if self.replay_data is not None and data.replay == "unused":
             raise InputError(
                 f"{name} does not use replay data with these settings; omit `replay_data`, or use value-dice with "

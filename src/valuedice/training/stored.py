@@ -137,7 +137,7 @@ def read_config(path: Path) -> StoredConfig:
     """The configuration of a run folder."""
     try:
         content = json.loads((path / "config.json").read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path / 'config.json'} cannot be read ({error}); is {path} a run folder?") from None
     found = content.get("format") if isinstance(content, dict) else None
     if not isinstance(found, int):
