@@ -90,6 +90,8 @@ def test_a_resolved_config_has_every_default_and_stays_as_it_is(name, settings):
         ("value-dice", {"eval_every": 0}, "`eval_every` is 0"),
         ("value-dice", {"eval_episodes": 0}, "`eval_episodes` is 0"),
         ("value-dice", {"replay_capacity": 0}, "`replay_capacity` is 0"),
+        ("value-dice", {"subsample": 0}, "`subsample` is 0; it must be finite and at least 1"),
+        ("value-dice", {"subsample": 1.5}, "`subsample` is 1.5; it must be a whole number"),
         ("value-dice", {"seed": -1}, "`seed` is -1"),
         ("value-dice", {"seed": 2**32}, r"`seed` is 4294967296; it must be below 2\*\*32"),
         ("value-dice", {"checkpoint_seconds": nan}, "`checkpoint_seconds` is nan"),

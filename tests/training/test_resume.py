@@ -49,6 +49,19 @@ def test_open_episodes_and_rollouts_are_restored(env, settings, tmp_path):
     assert result(tmp_path / "7")[0] == result(tmp_path / "longer")[0]
 
 
+# Of episodes that end in the task, every 20th step is used; rows, absorbing states and starts are found again.
+@pytest.mark.parametrize("sampling", [{}, {"sampling": "geometric", "initial_states": "starts"}])
+def test_a_run_on_subsampled_demonstrations_resumes(sampling, tmp_path):
+    settings = {"algorithm": small(**sampling), "episodes": 2, "subsample": 20, "seed": 3}
+    data = ("mountaincar", "MountainCarContinuous-v0")
+    whole = train(*data, tmp_path / "whole", **settings)
+    killed_and_resumed(9, *data, tmp_path / "run", **settings)
+    assert same(tmp_path / "run", tmp_path / "whole")
+    assert whole.metrics[-1]["expert_return"] == vd.load_demos("mountaincar").expert_return
+    train(*data, tmp_path / "all", **(settings | {"subsample": 1}))
+    assert result(tmp_path / "all")[0] != result(tmp_path / "whole")[0]
+
+
 @pytest.mark.parametrize("checkpoint", [True, False])
 def test_a_finished_run_stays_as_it_is_and_one_without_a_checkpoint_begins_again(
     pendulum, whole, copied, checkpoint

@@ -43,17 +43,20 @@ def test_more_steps_continue_a_run_as_if_they_had_been_asked_for_at_once(
     assert run.metrics[-1]["step"] == 24
 
 
-@pytest.mark.parametrize("given", ["name", "shipped", "selected", "file"])
-def test_demonstrations_with_a_name_or_a_file_are_found_again(pendulum, given, tmp_path):
+@pytest.mark.parametrize("subsample", [1, 20])
+@pytest.mark.parametrize("given", ["name", "shipped", "selected", "subsampled", "file"])
+def test_demonstrations_with_a_name_or_a_file_are_found_again(pendulum, given, subsample, tmp_path):
     pendulum.save(tmp_path / "demos.npz")
     demos: Any = {
         "name": "pendulum",
         "shipped": vd.load_demos("pendulum"),
         "selected": vd.load_demos("pendulum", episodes=1, seed=4),
+        "subsampled": vd.load_demos("pendulum", episodes=1, seed=4, subsample=20),
         "file": vd.load_demos(tmp_path / "demos.npz"),
     }[given]
-    settings: dict[str, Any] = {"episodes": 1, "seed": 2, "updates": 100, "eval_every": 25}
+    settings: dict[str, Any] = {"episodes": 1, "seed": 2, "updates": 100, "eval_every": 25, "subsample": subsample}
     train(demos, None, tmp_path / "whole", **settings)
+    assert vd.load_run(tmp_path / "whole").config.subsample == (20 if given == "subsampled" else subsample)
     with killed(1):
         train(demos, None, tmp_path / "run", **settings)
     vd.load_run(tmp_path / "run").resume(quiet=True)

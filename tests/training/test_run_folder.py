@@ -53,6 +53,7 @@ def test_a_folder_that_holds_a_run_is_refused_and_left_as_it_is(whole, pendulum)
         ({"demos": vd.load_demos("pendulum", episodes=1, seed=3)}, "`demos` holds other episodes"),
         ({"demos": "pendulum", "episodes": 2}, "`episodes` was 1, now 2"),
         ({"replay_data": "pendulum"}, "`replay_data` holds other episodes"),
+        ({"subsample": 5}, "`subsample` was 1, now 5; `demos` holds other episodes"),
         ({"algorithm": small(discount=0.9)}, "`discount` was 0.99, now 0.9"),
         ({"algorithm": small("dual-dice")}, "`algorithm` was value-dice, now dual-dice"),
         ({"steps": 20}, "has already made 24 steps, more than the 20 asked for; ask for more"),
@@ -83,6 +84,16 @@ def test_the_config_of_another_version_is_refused_with_what_to_do(copied, change
         vd.load_run(copied)
 
 
+def test_a_run_that_is_older_than_a_setting_has_its_default_and_can_be_resumed(pendulum, copied):
+    config = json.loads((copied / "config.json").read_text())
+    assert config.pop("subsample") == 1
+    (copied / "config.json").write_text(json.dumps(config))
+    assert vd.load_run(copied).config.subsample == 1
+    assert train(pendulum, "Pendulum-v1", copied, resume=True).metrics[-1]["step"] == 24
+    with pytest.raises(InputError, match="`subsample` was 1, now 5"):
+        train(pendulum, "Pendulum-v1", copied, resume=True, subsample=5)
+
+
 def test_a_folder_in_use_is_refused(pendulum, tmp_path):
     with pytest.raises(InputError, match=r"another run is using .*; wait for it, or choose another folder"):
         train(pendulum, None, tmp_path / "run", on_evaluation=lambda _: vd.load_run(tmp_path / "run").resume())
@@ -96,6 +107,7 @@ def test_a_folder_in_use_is_refused(pendulum, tmp_path):
         ({"replay_data": "cartpole"}, "observations have 4 features, those of .* 3"),
         ({"demos": 5}, "demonstrations are 5; give a name, a path, or what load_demos returns"),
         ({"demos": "pendulum", "episodes": 99}, "99.*11"),
+        ({"demos": "pendulum", "subsample": 201}, "`subsample` is 201; it must be a whole number from 1 to 200"),
     ],
 )
 def test_data_that_do_not_fit_are_refused_before_anything_is_written(pendulum, tmp_path, settings, says):

@@ -86,6 +86,24 @@ class GAIL:
         check(self, "finite and not negative", "gradient_penalty")
         check(self, "one or more positive widths", "discriminator_hidden")
 
+    @classmethod
+    def paper(cls) -> GAIL:
+        """The settings of the GAIL authors' code for MuJoCo, with which the ValueDICE paper ran GAIL, as far as PPO
+        has them: widths, discount, λ, change of the policy, steps per update, and one discriminator step of 0.01 on
+        as many rows, without a gradient penalty. PPO's own settings (clip, step sizes, epochs, minibatch) are ours,
+        and so is what is no setting: ReLU units, the reward, absorbing states."""
+        # For small tasks they take 5,000 steps per update; both are multiples of 8 and 250.
+        ppo = replace(LEARNER, discount=0.995, trace=0.97, policy_change=0.01, entropy_bonus=0.0, hidden=(100, 100))
+        ppo = replace(ppo, rollout=50_000, environments=8, minibatch=250)
+        return cls(
+            discriminator_lr=0.01,
+            discriminator_steps=1,
+            discriminator_batch=50_000,
+            gradient_penalty=0.0,
+            discriminator_hidden=(100, 100),
+            ppo=ppo,
+        )
+
     @property
     def pace(self) -> Pace:
         """One update per rollout. Actions are sampled from the policy, without further noise."""

@@ -186,6 +186,28 @@ class ValueDICE:
         check(self, "one or more positive widths", "hidden")
         check_choices(self)
 
+    @classmethod
+    def paper(cls) -> ValueDICE:
+        """The paper's settings; where it is silent, those of the authors' code. The exact weight of the absorbing
+        state is ours."""
+        return cls(
+            discount=0.99,
+            replay_regularization=0.1,
+            nu_lr=1e-3,
+            actor_lr=1e-5,
+            gradient_penalty=10.0,
+            orthogonal_penalty=1e-4,
+            hidden=(256, 256),
+            batch_size=256,
+            initial_states="all",
+            sampling="uniform",
+            absorbing="exact",
+            updates_per_step=4,
+            random_steps=2_000,
+            training_starts=1_000,
+            exploration_noise=0.1,
+        )
+
     @property
     def uses_replay(self) -> bool:
         """With α = 0, replay data is used neither in the objective nor in the penalty."""

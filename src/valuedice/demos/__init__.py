@@ -26,9 +26,11 @@ def load_demos(
     seed: int = 0,
     dones_are: DonesAre | None = None,
     check: bool = True,
+    *,
+    subsample: int = 1,
 ) -> Demos:
     """Loads demonstrations: `ref` is a shipped name or the path of an .npz file. `episodes` of them are chosen by
-    `seed`; all by default.
+    `seed`; all by default. Of each, every step is used, or one in `subsample`, from an offset chosen by `seed`.
 
     `dones_are` says whether dones in the authors' format mean "truncated" or "terminated".
     `check=False` accepts NaN and infinity, so that `inspect` can report them; do not train on the result.
@@ -43,4 +45,5 @@ def load_demos(
             f"no demonstrations at {ref}; give the path of an .npz file, or a shipped name: {', '.join(shipped)}"
         )
     demos = replace(npz.read(path, dones_are, check), origin=origin)
-    return demos if episodes is None else demos.select(episodes, seed)
+    demos = demos if episodes is None else demos.select(episodes, seed)
+    return demos.subsample(subsample, seed)

@@ -19,8 +19,22 @@ DonesAre = Literal["truncated", "terminated"]
 
 
 @dataclass(frozen=True, eq=False)
+class Part:
+    """Which steps of a recorded episode were kept, if not all."""
+
+    every: int
+    """One step in so many."""
+    times: np.ndarray
+    """The step of each kept row, counted from 0."""
+    length: int
+    """Steps of the whole episode."""
+    start: np.ndarray
+    """The first observation of the whole episode."""
+
+
+@dataclass(frozen=True, eq=False)
 class Episode:
-    """Consecutive steps (s, a, s′) of one episode."""
+    """Steps (s, a, s′) of one episode: consecutive ones, or those of a `part`."""
 
     observations: np.ndarray
     """(steps, features), float32."""
@@ -31,17 +45,33 @@ class Episode:
     """(steps,), float32; None if they were not recorded."""
     terminated: bool = False
     """Whether the task ended; False if a time limit or the end of the recording cut the episode."""
+    part: Part | None = None
+    """None if the episode is whole."""
 
     def __len__(self) -> int:
         return len(self.observations)
 
     @property
     def total_reward(self) -> float | None:
-        """The undiscounted return; None if rewards were not recorded."""
-        if self.rewards is None:
+        """The undiscounted return; None if rewards were not recorded or steps were left out."""
+        if self.rewards is None or self.part is not None:
             return None
         with np.errstate(invalid="ignore"):  # infinities of both signs pass with check=False
             return float(self.rewards.sum(dtype=np.float64))
+
+    def every_nth(self, every: int, offset: int) -> Episode:
+        """Every Nth step, from the step `offset` on.
+
+        The last step is kept too if the task ended there: what is known of the absorbing state must not depend on
+        chance. `demos.rows` weights it as one step, and each other one as N.
+        """
+        times = np.arange(offset, len(self), every)
+        if self.terminated:
+            times = np.union1d(times, len(self) - 1)
+        rewards = None if self.rewards is None else self.rewards[times]
+        part = Part(every, times, len(self), self.observations[0])
+        arrays = (self.observations[times], self.actions[times], self.next_observations[times])
+        return Episode(*arrays, rewards, self.terminated, part)
 
 
 @dataclass(frozen=True)
@@ -54,7 +84,9 @@ class Origin:
     episodes: int | None = None
     """How many episodes were selected; None for all."""
     seed: int = 0
-    """The seed that chose them."""
+    """The seed that chose them, and the steps that were kept of each."""
+    subsample: int = 1
+    """One step in so many was kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +126,11 @@ class Demos:
         return sum(map(len, self.episodes))
 
     @property
+    def every(self) -> int:
+        """One step in so many was kept; 1 if episodes are whole."""
+        return max(1 if episode.part is None else episode.part.every for episode in self.episodes)
+
+    @property
     def discrete(self) -> bool:
         """Whether actions are discrete rather than vectors."""
         return self.episodes[0].actions.ndim == 1
@@ -117,18 +154,48 @@ class Demos:
             for array in (episode.observations, episode.actions, episode.next_observations, episode.rewards):
                 digest.update(b"none" if array is None else f"{array.shape}".encode() + array.tobytes())
             digest.update(b"terminated" if episode.terminated else b"truncated")
+            if (part := episode.part) is not None:
+                digest.update(f"{part.every} {part.times.tolist()} {part.length}".encode() + part.start.tobytes())
         return digest.hexdigest()[:16]
 
     def select(self, count: int, seed: int) -> Demos:
         """`count` different episodes chosen by `seed`, in the order of the file."""
         if not 1 <= count <= len(self):
             raise InputError(f"`episodes` is {count}; it must be 1 to {len(self)}, the episodes of {self.source}")
-        if seed < 0:
-            raise InputError(f"`seed` is {seed}; it must be at least 0")
+        _check_seed(seed)
         chosen = np.random.default_rng(seed).choice(len(self), size=count, replace=False)
-        again = self.origin is not None and self.origin.episodes is None
-        origin = replace(self.origin, episodes=count, seed=seed) if again and self.origin else None
+        old = self.origin
+        lost = old is None or old.episodes is not None or old.subsample > 1
+        origin = None if lost or old is None else replace(old, episodes=count, seed=seed)
         return replace(self, episodes=tuple(self.episodes[i] for i in np.sort(chosen)), origin=origin)
+
+    def subsample(self, every: int, seed: int) -> Demos:
+        """Every Nth step of each episode, from an offset of its own that `seed` chooses (see `Episode.every_nth`).
+
+        The start of each episode stays known as an initial state. The expert's return is that of whole episodes.
+        """
+        if every == 1:
+            return self
+        if self.every > 1:
+            raise InputError(
+                f"{self.source} was subsampled already, to 1 step in {self.every}; load it again to `subsample` it "
+                f"by {every}"
+            )
+        shortest = min(map(len, self.episodes))
+        # The remainder of NaN and of infinity is NaN, which is not 0 either.
+        if every % 1 or not 1 <= every <= shortest:
+            raise InputError(
+                f"`subsample` is {every}; it must be a whole number from 1 to {shortest}, the steps of the "
+                f"shortest episode of {self.source}"
+            )
+        _check_seed(seed)
+        every, old = int(every), self.origin
+        offsets = np.random.default_rng([seed, 5]).integers(every, size=len(self)).tolist()
+        episodes = tuple(e.every_nth(every, offset) for e, offset in zip(self.episodes, offsets, strict=True))
+        # An origin has one seed: if another one chose the episodes, they cannot be loaded again.
+        lost = old is None or (old.episodes is not None and old.seed != seed)
+        origin = None if lost or old is None else replace(old, subsample=every, seed=seed)
+        return replace(self, episodes=episodes, origin=origin)
 
     def split(self, share: float, seed: int) -> tuple[Demos, Demos | None]:
         """The episodes to learn from, and a share held out (at least one), chosen by `seed`. None is held out of a
@@ -152,6 +219,11 @@ class Demos:
         npz.write(path, self)
 
 
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise InputError(f"`seed` is {seed}; it must be at least 0")
+
+
 def _clean(episode: Episode, where: str, check: bool) -> Episode:
     """The episode in its documented types; raises an error if an array cannot be used."""
     raw = {
@@ -167,7 +239,7 @@ def _clean(episode: Episode, where: str, check: bool) -> Episode:
     for name, array in arrays.items():
         if check and (bad := first_nonfinite(array)) is not None:
             raise InputError(f"{where}: {name} holds {describe(array, bad)}; repair or drop that step")
-    return Episode(**arrays, terminated=bool(episode.terminated))
+    return Episode(**arrays, terminated=bool(episode.terminated), part=episode.part)
 
 
 def _check_alike(first: Episode, episode: Episode, where: str) -> None:

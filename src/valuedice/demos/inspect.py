@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from valuedice.demos.arrays import describe, first_nonfinite, gaps
-from valuedice.demos.episodes import Demos
+from valuedice.demos.episodes import Demos, Episode
 from valuedice.types import Spec
 
 AT_BOUND = 1e-6
@@ -134,7 +134,7 @@ def _gaps(demos: Demos) -> Iterator[str]:
     pairs = [(episode.next_observations[:-1], episode.observations[1:]) for episode in demos.episodes]
     known = [np.isfinite(after).all(1) & np.isfinite(before).all(1) for after, before in pairs]
     broken = [
-        gaps(episode.observations, episode.next_observations) & rows
+        gaps(episode.observations, episode.next_observations) & rows & _consecutive(episode)
         for episode, rows in zip(demos.episodes, known, strict=True)
     ]
     count = sum(int(rows.sum()) for rows in broken)
@@ -148,6 +148,11 @@ def _gaps(demos: Demos) -> Iterator[str]:
             f"gaps: s′ differs from the next s after {count} row{'s' * (count > 1)} inside episodes, first "
             f"row {int(np.argmax(broken[first]))} of episode {first}; the largest difference is {largest:.3g}"
         )
+
+
+def _consecutive(episode: Episode) -> np.ndarray | bool:
+    """For each row but the last, whether the next row is the next step; steps left out on purpose are no gap."""
+    return True if episode.part is None else np.diff(episode.part.times) == 1
 
 
 def format_report(report: Report) -> str:

@@ -83,6 +83,11 @@ def read(path: str | os.PathLike[str], dones_are: DonesAre | None = None, check:
 
 def write(path: str | os.PathLike[str], demos: Demos) -> None:
     """Writes Gymnasium's format, whole or not at all: a failure leaves an old file as it was."""
+    if demos.every > 1:
+        raise InputError(
+            f"{path}: a file holds whole episodes, and these hold 1 step in {demos.every}; save them whole, and "
+            "give `subsample` when you load them"
+        )
     ends = np.zeros(demos.rows, bool)
     ends[np.cumsum([len(episode) for episode in demos.episodes]) - 1] = True
     terminated = np.repeat([e.terminated for e in demos.episodes], [len(e) for e in demos.episodes])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from valuedice.demos.episodes import Demos
+from valuedice.demos.episodes import Demos, Episode
 from valuedice.replay import Replay
 from valuedice.types import InitialStates, Normalizer, Sampling, Spec, Transition
 
@@ -62,6 +62,25 @@ def episode_weights(length: int, terminated: bool, sampling: Sampling) -> tuple[
     return rows, np.append(initial, 0.0) if terminated else initial
 
 
+def kept_weights(episode: Episode, sampling: Sampling) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Weights of an episode's rows as transitions and as initial states; if it is a part, also of its true start.
+
+    If one step in N was kept, each stands for N: averaged over all offsets, the weights are the whole episode's.
+    What is always kept stands for itself: the step into the absorbing state, the self-loop, and the true start.
+    """
+    part = episode.part
+    if part is None:
+        return *episode_weights(len(episode), episode.terminated, sampling), np.zeros(0)
+    rows, initial = episode_weights(part.length, episode.terminated, sampling)
+    numbers, stands_for = part.times, np.full(len(episode), float(part.every))
+    if episode.terminated:
+        numbers, stands_for[-1] = np.append(numbers, part.length), 1
+        stands_for = np.append(stands_for, 1)
+    anywhere = float(sampling.initial_states == "all")
+    states = np.minimum(initial[numbers], anywhere)
+    return stands_for * rows[numbers], stands_for * states, initial[:1] - anywhere
+
+
 class ExpertRows:
     """All rows of the demonstrations, and the probability with which each is drawn."""
 
@@ -69,8 +88,14 @@ class ExpertRows:
         self.sampling = sampling
         self.store = Replay(spec, sum(len(episode) + episode.terminated for episode in demos.episodes))
         fill_replay(self.store, demos, spec, normalizer)
-        weights = [episode_weights(len(e), e.terminated, sampling) for e in demos.episodes]
-        rows, initial = (np.concatenate(parts) for parts in zip(*weights, strict=True))
+        weights = [kept_weights(episode, sampling) for episode in demos.episodes]
+        rows, initial, begin = (np.concatenate(parts) for parts in zip(*weights, strict=True))
+        # Starts of parts follow the rows. They have no absorbing mark.
+        starts = [normalizer(episode.part.start) for episode in demos.episodes if episode.part is not None]
+        marked = np.pad(np.array(starts, np.float32).reshape(-1, spec.obs_size), ((0, 0), (0, 1)))
+        self._states = np.concatenate([self.store.obs[: len(self.store)], marked])
+        initial = np.concatenate([initial, begin])
+        self._whole = not starts
         self.weight, self.initial_weight = rows / rows.sum(), initial / initial.sum()
         self._cumulative = _cumulative(rows)
         self._initial_cumulative = _cumulative(initial)
@@ -81,16 +106,17 @@ class ExpertRows:
 
     def initial(self) -> InitialStates:
         """Every state once, with its weight as an initial state."""
-        return InitialStates(self.store.obs[: len(self.store)], self.initial_weight)
+        return InitialStates(self._states, self.initial_weight)
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Transition, InitialStates]:
-        """Random transitions and initial states; geometric sampling takes both from one virtual trajectory."""
+        """Random transitions and initial states; geometric sampling takes both from one virtual trajectory, unless
+        steps were left out: then it takes each by its own weight, which is the same on average."""
         start = _pick(rng, self._initial_cumulative, shape)
-        if self.sampling.scheme == "geometric":
+        if self.sampling.scheme == "geometric" and self._whole:
             row = self.store.ahead(rng, start, self.sampling.discount)
         else:
             row = _pick(rng, self._cumulative, shape)
-        return self.store.rows(row), InitialStates(self.store.obs[start])
+        return self.store.rows(row), InitialStates(self._states[start])
 
 
 def _pick(rng: np.random.Generator, cumulative: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

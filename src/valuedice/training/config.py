@@ -22,6 +22,7 @@ DEFAULTS = {"steps": 10_000, "updates": 40_000}
 WHOLE = (
     "episodes",
     "episodes_seed",
+    "subsample",
     "steps",
     "updates",
     "seed",
@@ -52,10 +53,11 @@ class Round(NamedTuple):
     """Whether an evaluation follows."""
 
 
-def setting(default: Any, *, stored: bool = True, changes: bool = False) -> Any:
+def setting(default: Any, *, stored: bool = True, changes: bool = False, later: bool = False) -> Any:
     """A field of the config. `stored` settings are in `config.json`; of these, a resumed run may change those that
-    do not decide what is learned (`changes`)."""
-    return field(default=default, metadata={"stored": stored, "changes": changes})
+    do not decide what is learned (`changes`). An older run of the same format may lack a `later` setting:
+    the default must be what that run did."""
+    return field(default=default, metadata={"stored": stored, "changes": changes, "later": later})
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class TrainConfig:
     """Use this many of the demonstrated episodes, chosen by the seed; all by default."""
     episodes_seed: int | None = setting(None, changes=True)
     """Chooses the episodes; by default the seed of the run."""
+    subsample: int = setting(1, later=True)
+    """Use every Nth transition of each episode, from an offset chosen by the episodes' seed; all by default."""
     dones_are: DonesAre | None = setting(None, changes=True)
     """What `dones` means in the authors' file format, which does not say."""
     steps: int | None = setting(None, changes=True)
@@ -202,7 +206,8 @@ class TrainConfig:
 
     def _check_limits(self) -> None:
         least = {"steps": 1, "updates": 1, "eval_every": 1, "eval_episodes": 1, "seed": 0, "episodes_seed": 0}
-        least |= {"replay_capacity": 1, "checkpoint_seconds": 0, "threads": 1, "target_return": -inf}
+        least |= {"subsample": 1, "replay_capacity": 1, "checkpoint_seconds": 0, "threads": 1}
+        least |= {"target_return": -inf}
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and not (bound <= value < inf and isfinite(value)):

@@ -51,7 +51,7 @@ class StoredConfig:
             if data is not None:
                 values[name] = {OBJECT: data.source} if data.origin is None else data.origin.ref
         if demos is not None:
-            values["episodes"] = len(demos)
+            values |= {"episodes": len(demos), "subsample": demos.every}
             if demos.origin is not None:
                 values |= {"episodes_seed": demos.origin.seed, "dones_are": demos.origin.dones_are}
         if extra is not None and extra.origin != Origin(str(values["replay_data"]), values["dones_are"]):
@@ -119,8 +119,14 @@ def rebuilt(kind: Any, settings: dict[str, Any]) -> Any:
 def load_data(config: TrainConfig) -> tuple[Demos | None, Demos | None]:
     """The demonstrations and the replay data that a config names or holds."""
     demos, extra = as_demos(config.demos, config), as_demos(config.replay_data, config)
-    if demos is not None and config.episodes is not None and config.episodes != len(demos):
-        demos = demos.select(config.episodes, config.seed if config.episodes_seed is None else config.episodes_seed)
+    seed = config.seed if config.episodes_seed is None else config.episodes_seed
+    if demos is not None and config.episodes not in (None, len(demos)):
+        demos = demos.select(config.episodes, seed)
+    if demos is not None and config.subsample not in (1, demos.every):
+        # The seed that selected the episodes, which may have happened before.
+        origin = demos.origin
+        seed = seed if origin is None or origin.episodes is None else origin.seed
+        demos = demos.subsample(config.subsample, seed)
     return demos, extra
 
 
@@ -146,7 +152,8 @@ def read_config(path: Path) -> StoredConfig:
         needed = "use a newer version of valuedice" if found > FORMAT else "start a new run in another folder"
         raise InputError(f"{path} has format {found}; this version resumes only format {FORMAT}: {needed}")
     try:
-        settings = {entry.name: content[entry.name] for entry in stored_fields()}
+        older = {entry.name: entry.default for entry in stored_fields() if entry.metadata["later"]}
+        settings = {entry.name: (older | content)[entry.name] for entry in stored_fields()}
         return StoredConfig(content["algorithm"], content["hyperparameters"], settings, content["fingerprints"])
     except KeyError as error:
         raise InputError(f"{path / 'config.json'} lacks {error}; start a new run, in another folder") from None
