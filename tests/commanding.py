@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from small import SMALL, names_of
+from small import SMALL
 
 from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS
+from valuedice.algorithms.settings import settings_of
 
 ROWS = 6
 ENDS = np.array([0, 0, 1, 0, 0, 1], bool)
@@ -45,7 +46,7 @@ def flags(settings: dict[str, Any]) -> list[str]:
 
 def small_flags(algorithm: str = "value-dice", **changes: Any) -> list[str]:
     """Flags that make an algorithm small, as far as it has them, and others."""
-    known = names_of((ALGORITHMS | REWARD_LEARNERS)[algorithm]())
+    known = settings_of((ALGORITHMS | REWARD_LEARNERS)[algorithm]())
     return flags({name: value for name, value in SMALL.items() if name in known} | {"eval_episodes": 1} | changes)
 
 

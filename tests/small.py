@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import jax
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS, AnyAlgorithm
+from valuedice.algorithms.settings import with_settings
 from valuedice.policy import Policy
 from valuedice.training.run import Run
 from valuedice.types import Metrics
@@ -33,27 +33,6 @@ SMALL: dict[str, Any] = {
 def small(name: str = "value-dice", **changes: Any) -> AnyAlgorithm:
     """A shipped algorithm with the small settings and these changes, as far as it has them."""
     return with_settings((ALGORITHMS | REWARD_LEARNERS)[name](), SMALL | changes)
-
-
-def with_settings(algorithm: Any, settings: dict[str, Any]) -> Any:
-    """Replaces the settings that the algorithm has, those of contained dataclasses too."""
-    changes: dict[str, Any] = {}
-    for entry in fields(algorithm):
-        value = getattr(algorithm, entry.name)
-        if is_dataclass(value):
-            changes[entry.name] = with_settings(value, settings)
-        elif entry.name in settings:
-            changes[entry.name] = settings[entry.name]
-    return replace(algorithm, **changes)
-
-
-def names_of(algorithm: Any) -> set[str]:
-    """Names of all settings, those of contained dataclasses too."""
-    names: set[str] = set()
-    for entry in fields(algorithm):
-        value = getattr(algorithm, entry.name)
-        names |= names_of(value) if is_dataclass(value) else {entry.name}
-    return names
 
 
 def without_clock(rows: list[Metrics]) -> list[Metrics]:

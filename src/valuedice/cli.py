@@ -32,6 +32,8 @@ Imitation learning from a few demonstrations, without rewards.
   demos inspect [REF]         show what a demonstration file holds, and what is wrong with it
   demos convert REF OUT       write demonstrations in this library's own format
   demos collect               record demonstrations with a policy
+  sweep SUITE                 make a grid of runs, on the cores of this machine or on a Ray cluster
+  report RUNS ...             tables, figures and a web page of finished runs
   ring                        solve the paper's Ring MDP exactly: figures and numbers
   bench                       measure milliseconds per update, next to the machine's limit
 
@@ -47,10 +49,15 @@ COMMANDS = {
     "demos inspect": "demos:inspect_command",
     "demos convert": "demos:convert_command",
     "demos collect": "demos:collect_command",
+    "report": "report:report_command",
     "ring": "ring:ring_command",
     "bench": "bench:bench_command",
+    "sweep": "sweep:sweep_command",
+    "sweep-run": "sweep:run_command",
 }
 """Module and function of each command; imported when it is used, so that help is quick."""
+HIDDEN = {"sweep-run"}
+"""Commands that only the library itself gives."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -125,7 +132,9 @@ def dispatch(args: list[str]) -> int:
         say(USAGE)
         return 0
     if name not in COMMANDS:
-        raise InputError(f"no command {name!r}; there are: {', '.join(COMMANDS)}")
+        raise InputError(
+            f"no command {name!r}; there are: {', '.join(name for name in COMMANDS if name not in HIDDEN)}"
+        )
     if name in ("train", "expert"):
         # Here, because the command's modules load numpy.
         limit_threads(threads_asked(args))

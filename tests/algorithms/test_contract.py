@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ import pytest
 from resuming import killed
 from resuming import same as same_folders
 from sample_rows import only_state, random_batch
-from small import all_finite, names_of, same, small, without_clock
+from small import all_finite, same, small, without_clock
 
 import valuedice as vd
 from valuedice.algorithms import ALGORITHMS, BC, DAC, GAIL, PPO, REWARD_LEARNERS, SAC, DualDICE, ValueDICE
 from valuedice.algorithms.protocol import Algorithm, Diagnosis
+from valuedice.algorithms.settings import settings_of
 from valuedice.errors import InputError
 from valuedice.networks import gaussian_policy
 from valuedice.training.stored import rebuilt
@@ -49,7 +50,7 @@ def test_it_keeps_the_protocol_and_its_settings_survive_json(name):
     assert hash(again) == hash(algorithm)
     # Contained dataclasses share one list of flags.
     counted = len(jax.tree.leaves(asdict(algorithm), is_leaf=lambda value: isinstance(value, tuple)))
-    assert len(names_of(algorithm)) == counted
+    assert len(settings_of(algorithm)) == counted
     assert isinstance(algorithm, Algorithm)
 
 
@@ -170,5 +171,30 @@ def test_the_presets_have_the_numbers_of_the_paper():
         assert (sac.updates_per_step, sac.update_every, sac.hidden) == (4, 1, (256, 256))
     assert (dual_dice.nu_lr, dual_dice.zeta_lr, dual_dice.replay_regularization) == (1e-4, 1e-3, 0.1)
     assert dac.discriminator_lr == 1e-3
-    policy = ValueDICE()
+    policy = ValueDICE.paper()
+    assert (policy.nu_lr, policy.gradient_penalty, policy.replay_regularization) == (1e-3, 10, 0.1)
+    assert (policy.updates_per_step, policy.hidden, policy.initial_states) == (4, (256, 256), "all")
+    # Where it is silent, the authors' code.
+    assert (policy.discount, policy.batch_size, policy.sampling, policy.absorbing) == (
+        0.99,
+        256,
+        "uniform",
+        "exact",
+    )
+    assert (policy.random_steps, policy.training_starts, policy.exploration_noise) == (2_000, 1_000, 0.1)
     assert (bc.lr, bc.orthogonal_penalty) == (policy.actor_lr, policy.orthogonal_penalty) == (1e-5, 1e-4)
+
+
+def test_the_preset_of_gail_has_the_numbers_of_its_authors_code():
+    gail = GAIL.paper()
+    assert (gail.ppo.discount, gail.ppo.trace, gail.ppo.policy_change, gail.ppo.entropy_bonus) == (
+        0.995,
+        0.97,
+        0.01,
+        0,
+    )
+    assert gail.ppo.hidden == gail.discriminator_hidden == (100, 100)
+    assert gail.ppo.rollout == gail.discriminator_batch == 50_000
+    assert (gail.discriminator_lr, gail.discriminator_steps, gail.gradient_penalty) == (0.01, 1, 0)
+    # Their rollouts for small tasks fit too.
+    assert replace(gail.ppo, rollout=5_000).rollout == 5_000

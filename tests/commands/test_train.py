@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commanding import ROWS, small_flags, store
-from small import names_of
 
 from valuedice.algorithms import ALGORITHMS
+from valuedice.algorithms.settings import settings_of
 from valuedice.training.config import TrainConfig
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -27,7 +27,7 @@ def test_the_flags_are_the_fields_of_the_config_and_of_the_algorithm(name, run):
     shown = {
         flag.replace("-", "_") for flag in re.findall(r"--(?!no-)([a-z][a-z-]*)", run("train", name, "--help").out)
     }
-    settings = {entry.name for entry in fields(TrainConfig)} | names_of(ALGORITHMS[name]())
+    settings = {entry.name for entry in fields(TrainConfig)} | set(settings_of(ALGORITHMS[name]()))
     assert shown == settings - NO_FLAGS | {"preset", "help"}
 
 
@@ -71,6 +71,9 @@ def test_data_that_cannot_be_used_are_refused_as_demonstrations_and_for_the_repl
         ("--eval-every", 0, "--eval-every is 0"),
         ("--checkpoint-seconds", "inf", "--checkpoint-seconds is inf"),
         ("--episodes", 3, "--episodes is 3; it must be 1 to 2, the episodes of demos.npz"),
+        ("--subsample", 0, "--subsample is 0; it must be finite and at least 1"),
+        ("--subsample", "1.5", "Error parsing --subsample"),
+        ("--subsample", 99, "--subsample is 99; it must be a whole number from 1 to "),
         ("--discount", 1, "--discount is 1.0"),
         ("--discount", "high", "--discount"),
         ("--hidden", 0, "--hidden is (0,); it must be one or more positive widths"),
@@ -81,7 +84,6 @@ def test_data_that_cannot_be_used_are_refused_as_demonstrations_and_for_the_repl
         ("--eval-env", "CartPole-v1", "CartPole-v1 has other observations or actions than Pendulum-v1"),
         ("--updates", 10, "--updates are for offline training; give --steps, or train with --offline"),
         ("--replay-data", "nowhere.npz", "no demonstrations at nowhere.npz"),
-        ("--preset", "paper", "value-dice has no preset 'paper': its defaults are the paper's; omit --preset"),
         ("--preset", "mine", "'mine' for argument '--preset'"),
         ("--resume", "nowhere", "is nowhere a run folder?"),
         ("--out", "demos.npz", "demos.npz is a file; give a folder as --out"),

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from commanding import flags, small_flags
-from small import names_of, small
+from small import small
 
 import valuedice as vd
 from valuedice.algorithms import BC, ValueDICE
+from valuedice.algorithms.settings import settings_of
 from valuedice.cli import main
 from valuedice.training.config import stored_fields
 
@@ -24,9 +25,10 @@ OFFLINE: dict[str, Any] = PENDULUM | {"eval_env": "Pendulum-v1", "offline": True
 BEGUN: dict[str, list[str]] = {
     "online": small_flags(**ONLINE),
     "offline": ["value-dice", *small_flags(**OFFLINE, replay_data="pendulum", dones_are="truncated")],
+    "subsampled": small_flags(**OFFLINE, preset="paper", subsample=20, seed=3),
     "bc": ["bc", *small_flags("bc", **PENDULUM, updates=2, preset="paper", env="Pendulum-v1", lr=0.5)],
     "dac": ["dac", *small_flags("dac", **ONLINE, one_sided=True, preset="paper", seed=3, episodes_seed=1)],
-    "gail": ["gail", *small_flags("gail", **ONLINE, preset="default", replay_capacity=9, checkpoint_seconds=5)],
+    "gail": ["gail", *small_flags("gail", **ONLINE, preset="paper", replay_capacity=9, checkpoint_seconds=5)],
 }
 Begun = Callable[[str], Path]
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -81,7 +83,7 @@ def test_all_that_is_stored_may_be_said_again(name, begun, run):
     accepted(run, out, *flags(stored(out)))
 
 
-SETTINGS = {entry.name for entry in stored_fields()} | names_of(ValueDICE())
+SETTINGS = {entry.name for entry in stored_fields()} | set(settings_of(ValueDICE()))
 UNSET = {"dones_are", "updates", "replay_data", "target_return"}
 
 
@@ -123,6 +125,7 @@ def test_settings_that_do_not_decide_what_is_learned_may_change(copied, run):
         ("online", {"preset": "default"}, "take more --steps, or lower --training-starts"),
         ("offline", {"offline": False, "env": "Pendulum-v1"}, "--updates are for offline training; give --steps"),
         ("offline", {"replay_data": "mountaincar"}, "--replay-data holds other episodes"),
+        ("subsampled", {"subsample": 10}, "--subsample was 20, now 10; --demos holds other episodes"),
         ("bc", {"preset": "paper"}, "--lr was 0.5, now "),
         ("dac", {"one_sided": False}, "--one-sided was True, now False"),
         ("dac", {"critic_lr": 0.5}, "--critic-lr was "),

@@ -1,6 +1,7 @@
 """The algorithms, one per file. `train` takes any object that implements `protocol.Algorithm`; these have names."""
 
 from collections.abc import Callable
+from typing import Any
 
 from valuedice.algorithms.bc import BC
 from valuedice.algorithms.dac import DAC
@@ -37,6 +38,7 @@ __all__ = [
     "DualDICE",
     "ValueDICE",
     "algorithm_name",
+    "preset_of",
 ]
 
 
@@ -44,3 +46,9 @@ def algorithm_name(algorithm: AnyAlgorithm) -> str:
     """The name on the command line; for any other algorithm, the name of its class."""
     named = ALGORITHMS | REWARD_LEARNERS
     return next((name for name, kind in named.items() if type(algorithm) is kind), type(algorithm).__qualname__)
+
+
+def preset_of(name: str, preset: str | None) -> AnyAlgorithm:
+    """A shipped algorithm with its own settings, or with those of the paper."""
+    kind: Any = ALGORITHMS[name]
+    return kind.paper() if preset == "paper" else kind()

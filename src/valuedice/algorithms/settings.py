@@ -1,8 +1,10 @@
-"""Checks of the algorithms' settings, and the constant that their diagnoses share."""
+"""The algorithms' settings: checks, those of contained dataclasses beside the others, and a constant that the
+diagnoses share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
 from math import inf, isfinite
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -35,3 +37,26 @@ def check_choices(settings: Any) -> None:
     for name, hint in get_type_hints(type(settings)).items():
         if get_origin(hint) is Literal and (value := getattr(settings, name)) not in get_args(hint):
             raise InputError(f"`{name}` is {value!r}; it must be one of: {', '.join(get_args(hint))}")
+
+
+def settings_of(algorithm: Any) -> dict[str, Any]:
+    """The settings of an algorithm and of the dataclasses that it contains, with their types."""
+    hints = get_type_hints(type(algorithm))
+    known: dict[str, Any] = {}
+    for entry in fields(algorithm):
+        value = getattr(algorithm, entry.name)
+        known |= settings_of(value) if is_dataclass(value) else {entry.name: hints[entry.name]}
+    return known
+
+
+def with_settings(algorithm: Any, settings: dict[str, Any]) -> Any:
+    """The same algorithm with other settings, as far as it or the dataclasses that it contains have them."""
+    changes: dict[str, Any] = {}
+    for entry in fields(algorithm):
+        value = getattr(algorithm, entry.name)
+        if is_dataclass(value):
+            changes[entry.name] = with_settings(value, settings)
+        elif entry.name in settings:
+            given = settings[entry.name]
+            changes[entry.name] = tuple(given) if isinstance(given, list) else given
+    return replace(algorithm, **changes)

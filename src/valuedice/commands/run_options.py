@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -16,6 +16,7 @@ from valuedice.commands import flag_of, parse, value_of
 from valuedice.errors import InputError
 from valuedice.system.machine import keep_compiled
 from valuedice.training.config import DEFAULTS, TrainConfig
+from valuedice.training.json_types import fits
 from valuedice.training.run import Run, run_algorithm
 from valuedice.training.stored import StoredConfig, read_config
 
@@ -134,25 +135,6 @@ def check_types(stored: StoredConfig, folder: str) -> None:
     if wrong or not fits(stored.fingerprints, dict[str, str | None]):
         about = f" ({', '.join(wrong)})" if wrong else ""
         raise InputError(f"{folder}/config.json has unexpected content{about}; is {folder} a run folder?")
-
-
-def fits(value: Any, form: Any) -> bool:
-    """Whether a value that was read from JSON has the type of a setting."""
-    kinds = get_args(form)
-    if form is Any:
-        return True
-    if get_origin(form) is Literal:
-        return value in kinds
-    if get_origin(form) is tuple:
-        return isinstance(value, list) and all(fits(part, kinds[0]) for part in value)
-    if get_origin(form) is dict:
-        return isinstance(value, dict) and all(fits(part, kinds[1]) for part in value.values())
-    if is_dataclass(form):
-        hints = get_type_hints(form)
-        return isinstance(value, dict) and all(fits(part, hints.get(name)) for name, part in value.items())
-    if kinds:
-        return any(fits(value, kind) for kind in kinds)
-    return type(value) in {float: (float, int)}.get(form, (form,))
 
 
 def default_folder(task: str, seed: int) -> Path:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from valuedice.algorithms import ALGORITHMS, BC, DAC, GAIL, AnyAlgorithm, DualDICE, algorithm_name
+from valuedice.algorithms import ALGORITHMS, BC, DAC, GAIL, DualDICE, algorithm_name, preset_of
 from valuedice.commands import say, value_of
 from valuedice.commands.run_options import RunCommand, default_folder, pasted, where_to_look
 from valuedice.errors import InputError
@@ -16,9 +16,7 @@ from valuedice.training.run import Run
 
 Preset = Annotated[
     Literal["default", "paper"],
-    tyro.conf.arg(
-        help="Settings to begin with: the algorithm's own, or the paper's if they differ. Flags override them."
-    ),
+    tyro.conf.arg(help="Settings to begin with: the algorithm's own, or those of the paper. Flags override them."),
 ]
 TRAIN = RunCommand(
     name="train",
@@ -55,17 +53,6 @@ def train_command(args: list[str]) -> int:
         # With a preset, flags count from there: on resume, a repeated command line gives the stored settings again.
         algorithm = preset_of((name or "value-dice") if stored is None else stored.algorithm, preset)
     return train_with(TRAIN.parse(args, algorithm, stored))
-
-
-def preset_of(name: str, wanted: str | None) -> AnyAlgorithm:
-    """An algorithm with the settings of a preset; the parser refuses an unknown one."""
-    kind: Any = ALGORITHMS[name]
-    if wanted != "paper":
-        return kind()
-    if not hasattr(kind, "paper"):
-        why = "its defaults are the paper's" if name == "value-dice" else "the paper does not give its settings"
-        raise InputError(f"{name} has no preset 'paper': {why}; omit --preset")
-    return kind.paper()
 
 
 def train_with(options: Any) -> int:

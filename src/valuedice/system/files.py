@@ -21,6 +21,21 @@ def writing_to(path: Path, advice: str = "choose another `out`") -> Generator[No
         raise InputError(f"cannot write to {path} ({error.strerror or error}); {advice}") from None
 
 
+def file_system(url: str) -> tuple[Any, str]:
+    """The file system behind a URL such as s3://bucket/folder, and the folder's path in it."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise InputError(f"{url} needs a package that is not installed: pip install fsspec") from None
+    try:
+        files, root = url_to_fs(url)
+        files.exists(root)
+    except Exception as error:  # each kind of store has exceptions of its own
+        reason = " ".join(str(error).split())
+        raise InputError(f"cannot use {url} ({reason}); check the address and your access to it") from None
+    return files, str(root).rstrip("/")
+
+
 def write_whole(path: Path, content: bytes | str | Callable[[BinaryIO], object]) -> None:
     """Writes a temporary file, flushes it to the disk and renames it: a crash leaves the old file or the new one.
     `content` may be a function that writes to an open file."""

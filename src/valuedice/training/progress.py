@@ -1,10 +1,16 @@
-"""What a person watches: a live bar in a terminal; elsewhere a line for each evaluation."""
+"""What a person watches: a live bar in a terminal; elsewhere a line for each evaluation. Other processes watch
+`progress.json` in the run folder."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -31,11 +37,57 @@ class Bar(Progress):
             yield Text(task.fields["result"])
 
 
+class Heartbeat:
+    """`progress.json`: how far a run is, while it goes on."""
+
+    SECONDS, MARKS = 2.0, 30
+
+    def __init__(self, folder: Path, total: int, unit: str, start: int) -> None:
+        self.path, self.total, self.unit = folder / "progress.json", total, unit
+        self.begin = self.due = time.monotonic()
+        # The rate is that of the last minute: the first steps, which train nothing, are quicker.
+        self.marks = deque([(self.begin, start)], self.MARKS)
+
+    def beat(self, done: int, result: str) -> None:
+        """Writes, if it is time to. It is no record, so a full disk does not matter here."""
+        now = time.monotonic()
+        if now < self.due:
+            return
+        (before, count), self.due = self.marks[0], now + self.SECONDS
+        self.marks.append((now, done))
+        content = {
+            "done": done,
+            "total": self.total,
+            "unit": self.unit,
+            "rate": (done - count) / max(now - before, 1e-9),
+            "seconds": now - self.begin,
+            "result": result,
+        }
+        partial = self.path.with_suffix(".partial")
+        with suppress(OSError):
+            partial.write_text(json.dumps(content))
+            os.replace(partial, self.path)
+
+    def close(self) -> None:
+        """The run has ended, however it ended."""
+        for path in (self.path, self.path.with_suffix(".partial")):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
 class Display:
     """Shows how far a run is. `unit` is what `total` counts, `start` is where it begins."""
 
     def __init__(
-        self, name: str, total: int, unit: str, *, goal: str = "", start: int = 0, quiet: bool = False
+        self,
+        name: str,
+        total: int,
+        unit: str,
+        *,
+        goal: str = "",
+        start: int = 0,
+        quiet: bool = False,
+        folder: Path | None = None,
     ) -> None:
         self.name, self.total, self.unit, self.start, self.quiet = name, total, unit, start, quiet
         self.goal = f" ({goal})" if goal else ""
@@ -43,6 +95,8 @@ class Display:
         self.live = not quiet and self.console.is_terminal
         self.begin = time.monotonic()
         self.done = start
+        self.result = ""
+        self.heartbeat = None if folder is None else Heartbeat(folder, total, unit, start)
         if self.live:
             self.progress = Bar(
                 TextColumn("[bold]{task.description}"),
@@ -61,6 +115,8 @@ class Display:
     def advance(self, done: int) -> None:
         """Called after every step or compiled call."""
         self.done = done
+        if self.heartbeat is not None:
+            self.heartbeat.beat(done, self.result)
         if self.live:
             self.progress.update(self.task, completed=done)
 
@@ -71,7 +127,7 @@ class Display:
             parts.append(f"return {row['return_mean']:.0f} ± {row['return_std']:.0f}{self.goal}")
         if row["kl_estimate"] is not None:
             parts.append(f"KL {row['kl_estimate']:.3g}")
-        result = ", ".join(parts)
+        result = self.result = ", ".join(parts)
         if self.live:
             self.progress.update(self.task, result=result)
         elif not self.quiet:
@@ -89,5 +145,7 @@ class Display:
 
     def __exit__(self, *_: object) -> None:
         """Leaves the terminal as it was."""
+        if self.heartbeat is not None:
+            self.heartbeat.close()
         if self.live:
             self.progress.stop()

@@ -169,7 +169,9 @@ def run_algorithm(algorithm: AnyAlgorithm, config: TrainConfig) -> Run:
         title = f"{stored.algorithm} on {name}"
         goals = {"expert": expert_return, "target": config.target_return}
         goal = next((f"{what} {value:.0f}" for what, value in goals.items() if value is not None), "")
-        with Display(title, config.total, config.unit, goal=goal, start=kept.done, quiet=config.quiet) as display:
+        with Display(
+            title, config.total, config.unit, goal=goal, start=kept.done, quiet=config.quiet, folder=folder
+        ) as display:
             if folder is not None:
                 display.say(f"{title}: the run is in {folder}")
             run_training(config, learner, actor, evaluation, kept, display)

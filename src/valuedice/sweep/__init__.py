@@ -1,0 +1,1 @@
+"""A grid of runs: suites as data, on the cores of this machine or on a Ray cluster."""

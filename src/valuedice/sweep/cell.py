@@ -1,0 +1,109 @@
+"""A cell: one run of a grid, in a form that can be written down, compared and started anywhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from valuedice.algorithms import AnyAlgorithm, preset_of
+from valuedice.algorithms.settings import settings_of, with_settings
+from valuedice.training.config import TrainConfig, changeable_fields
+
+RING = "ring"
+"""The study of the Ring MDP: exact, so it takes no demonstrations and no settings."""
+NOT_SETTINGS = {
+    "demos",
+    "env",
+    "episodes",
+    "subsample",
+    "seed",
+    "threads",
+    "target_return",
+    "out",
+    "resume",
+    "quiet",
+    "on_evaluation",
+    "loggers",
+}
+"""Fields of `TrainConfig` that the grid itself sets."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid."""
+
+    task: str
+    contestant: str
+    """Which algorithm with which settings; part of the folder's name."""
+    title: str
+    """The contestant in figures and tables."""
+    algorithm: str
+    preset: str
+    episodes: int | None
+    subsample: int
+    seed: int
+    settings: dict[str, Any]
+    """Settings of `train` and of the algorithm, side by side."""
+
+    @property
+    def name(self) -> str:
+        """The name of the run folder."""
+        task = self.task.replace(":", "-").replace("/", "-")
+        data = [] if self.algorithm == RING else [f"{self.episodes or 'all'}ep"]
+        data += [] if self.subsample == 1 else [f"every{self.subsample}"]
+        return "-".join([task, *data, self.contestant, f"seed{self.seed}"])
+
+    def built(self) -> tuple[AnyAlgorithm, TrainConfig]:
+        """The algorithm and the run, as `train` takes them."""
+        algorithm = preset_of(self.algorithm, self.preset)
+        known = settings_of(algorithm)
+        own = {name: value for name, value in self.settings.items() if name in known}
+        rest = {name: value for name, value in self.settings.items() if name not in known}
+        config = TrainConfig(
+            env=self.task, episodes=self.episodes, subsample=self.subsample, seed=self.seed, quiet=True, **rest
+        )
+        return with_settings(algorithm, own), config
+
+    @property
+    def total(self) -> int:
+        """Steps (offline: updates) of the run; 0 if it does not count."""
+        if self.algorithm == RING:
+            return 0
+        algorithm, config = self.built()
+        return config.resolved(algorithm).total
+
+    def about(self) -> str:
+        """The run in a few words."""
+        words = [self.algorithm, *(["the paper's settings"] if self.preset == "paper" else [])]
+        return ", ".join([*words, *(f"{key} {value}" for key, value in self.settings.items() if key != "demos")])
+
+    def as_json(self) -> dict[str, Any]:
+        """As `sweep.json` holds it."""
+        return asdict(self)
+
+    def differences(self, old: Cell) -> list[str]:
+        """How the cell has changed, apart from where its demonstrations are."""
+        now, before = self._flat(), old._flat()
+        return [
+            f"{self.name}: {key} was {before.get(key)}, now {now.get(key)}"
+            for key in sorted(now.keys() | before.keys())
+            if now.get(key) != before.get(key)
+        ]
+
+    def only_longer(self, old: Cell) -> bool:
+        """Whether the run can go on from the old one: nothing that decides what is learned has changed."""
+        now, before = self._flat(), old._flat()
+        changed = {key for key in now.keys() | before.keys() if now.get(key) != before.get(key)}
+        return changed <= changeable_fields() and self.total >= old.total
+
+    def _flat(self) -> dict[str, Any]:
+        flat = json.loads(json.dumps(self.as_json()))
+        settings = flat.pop("settings")
+        del flat["title"]
+        return flat | {name: value for name, value in settings.items() if name != "demos"}
+
+
+def cell_of(content: dict[str, Any]) -> Cell:
+    """A cell from what `sweep.json` holds."""
+    return Cell(**{entry.name: content[entry.name] for entry in fields(Cell)})
