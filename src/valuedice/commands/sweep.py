@@ -154,7 +154,7 @@ def show_status(out: str) -> int:
         )
     try:
         found, note = status(content)
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, AttributeError):
         raise InputError(f"{out}/status.json has unexpected content; was it made by another version?") from None
     console = Console(file=sys.stdout)
     console.print(found)

@@ -70,7 +70,7 @@ class Board:
         now = as_dict(self.store.read(f"{name}/progress.json"))
         if now and entry.state != "finished":
             entry.done, entry.unit, entry.rate = now["done"], now["unit"], now["rate"]
-            entry.seconds, entry.result = now["seconds"], now["result"]
+            entry.seconds, entry.result = now["seconds"], result_of(now["last"])
 
     def fail(self, name: str, exit_code: int) -> None:
         """Notes in the run's folder that the sweep gave up on it, for the report."""

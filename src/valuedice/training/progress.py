@@ -48,7 +48,7 @@ class Heartbeat:
         # The rate is that of the last minute: the first steps, which train nothing, are quicker.
         self.marks = deque([(self.begin, start)], self.MARKS)
 
-    def beat(self, done: int, result: str) -> None:
+    def beat(self, done: int, last: Metrics) -> None:
         """Writes, if it is time to. It is no record, so a full disk does not matter here."""
         now = time.monotonic()
         if now < self.due:
@@ -61,7 +61,7 @@ class Heartbeat:
             "unit": self.unit,
             "rate": (done - count) / max(now - before, 1e-9),
             "seconds": now - self.begin,
-            "result": result,
+            "last": {name: last.get(name) for name in ("return_mean", "normalized_return")},
         }
         partial = self.path.with_suffix(".partial")
         with suppress(OSError):
@@ -95,7 +95,7 @@ class Display:
         self.live = not quiet and self.console.is_terminal
         self.begin = time.monotonic()
         self.done = start
-        self.result = ""
+        self.last: Metrics = {}
         self.heartbeat = None if folder is None else Heartbeat(folder, total, unit, start)
         if self.live:
             self.progress = Bar(
@@ -116,7 +116,7 @@ class Display:
         """Called after every step or compiled call."""
         self.done = done
         if self.heartbeat is not None:
-            self.heartbeat.beat(done, self.result)
+            self.heartbeat.beat(done, self.last)
         if self.live:
             self.progress.update(self.task, completed=done)
 
@@ -127,7 +127,8 @@ class Display:
             parts.append(f"return {row['return_mean']:.0f} ± {row['return_std']:.0f}{self.goal}")
         if row["kl_estimate"] is not None:
             parts.append(f"KL {row['kl_estimate']:.3g}")
-        result = self.result = ", ".join(parts)
+        result = ", ".join(parts)
+        self.last = row
         if self.live:
             self.progress.update(self.task, result=result)
         elif not self.quiet:
