@@ -1,4 +1,4 @@
-"""The Python examples of the documentation."""
+"""The examples of the documentation."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 
-def blocks(page: str) -> list[str]:
+def blocks(page: str, language: str = "python") -> list[str]:
     """The code of each example on a page, in order."""
     text = (Path(__file__).parent.parent / "docs" / page).read_text()
-    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def run_example(code: str, names: dict[str, Any]) -> dict[str, Any]:

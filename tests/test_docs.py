@@ -8,6 +8,8 @@ from typing import Any
 
 from examples import blocks, run_example
 
+from valuedice.sweep.suite import load_suite
+
 
 def test_the_examples_of_extending_run_one_after_the_other(own_folder, capsys):
     names: dict[str, Any] = {"__name__": "extending"}
@@ -17,3 +19,11 @@ def test_the_examples_of_extending_run_one_after_the_other(own_folder, capsys):
     rows = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
     assert rows == names["cloned"].metrics
     assert rows[-1]["updates"] < 4_000
+
+
+def test_the_suite_of_the_documentation_is_sound(own_folder):
+    [text] = blocks("sweeps.md", "toml")
+    Path("suite.toml").write_text(text.replace("MyTask-v0", "Pendulum-v1").replace("mine.npz", "pendulum"))
+    cells = load_suite("suite.toml").cells()
+    assert len(cells) == 5 * 2 * 3
+    assert {cell.title for cell in cells} >= {"ValueDICE, replay_regularization 0.05", "cloning"}

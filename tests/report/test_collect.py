@@ -167,7 +167,7 @@ def test_a_store_is_read_by_its_address(stored):
 
 
 def test_a_store_that_cannot_be_read_is_refused_in_one_line(monkeypatch):
-    with pytest.raises(InputError, match=r"cannot read nothing://x/y \(ValueError: Protocol not known"):
+    with pytest.raises(InputError, match=r"cannot use nothing://x/y \(Protocol not known"):
         collect(["nothing://x/y"])
     with pytest.raises(InputError, match="no runs in memory://empty/place"):
         collect(["memory://empty/place"])
