@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -131,3 +132,11 @@ def test_training_environments_are_closed_if_the_evaluation_environment_fails(pe
     with pytest.raises(InputError, match=eval_env):
         train(pendulum, Counted, algorithm=small("gail"), eval_env=eval_env)
     assert Counted.counts == [2, 2]
+
+
+@pytest.mark.parametrize("damaged", ["steps", "seed", "env", "algorithm", "hyperparameters", "fingerprints"])
+def test_a_run_whose_config_is_damaged_is_not_loaded(whole, tmp_path, damaged):
+    content = json.loads((whole / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(content | {damaged: [[]]}))
+    with pytest.raises(InputError, match=r"config\.json has unexpected content"):
+        vd.load_run(tmp_path)

@@ -16,7 +16,6 @@ from valuedice.commands import flag_of, parse, value_of
 from valuedice.errors import InputError
 from valuedice.system.machine import keep_compiled
 from valuedice.training.config import DEFAULTS, TrainConfig
-from valuedice.training.json_types import fits
 from valuedice.training.run import Run, run_algorithm
 from valuedice.training.stored import StoredConfig, read_config
 
@@ -81,7 +80,6 @@ class RunCommand:
         if not folder:
             raise InputError("--resume needs a run folder")
         stored = read_config(Path(folder))
-        check_types(stored, folder)
         from_python = f"from Python: {stored.resume_call(Path(folder))}"
         if stored.algorithm not in known:
             other = {"train": "expert", "expert": "train"}[self.name]
@@ -121,20 +119,6 @@ def shown_kind(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return f"{{{','.join(get_args(kind))}}}"
     return "DIR" if kind is Path else kind.__name__.upper()
-
-
-def check_types(stored: StoredConfig, folder: str) -> None:
-    """Refuses a damaged `config.json` before a value of a wrong type fails somewhere inside."""
-    hints = get_type_hints(TrainConfig) | dict.fromkeys(NAMED, str | dict[str, str] | None)
-    wrong = [name for name, value in stored.settings.items() if not fits(value, hints[name])]
-    kinds: dict[str, Any] = ALGORITHMS | REWARD_LEARNERS
-    if not fits(stored.algorithm, str):
-        wrong.append("algorithm")
-    elif not fits(stored.hyperparameters, kinds.get(stored.algorithm, dict[str, Any])):
-        wrong.append("hyperparameters")
-    if wrong or not fits(stored.fingerprints, dict[str, str | None]):
-        about = f" ({', '.join(wrong)})" if wrong else ""
-        raise InputError(f"{folder}/config.json has unexpected content{about}; is {folder} a run folder?")
 
 
 def default_folder(task: str, seed: int) -> Path:

@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS, AnyAlgorithm, algorithm_name
 from valuedice.demos import Demos, load_demos
@@ -14,6 +14,7 @@ from valuedice.demos.episodes import Origin
 from valuedice.envs.make import env_name
 from valuedice.errors import InputError
 from valuedice.training.config import TrainConfig, changeable_fields, stored_fields
+from valuedice.training.json_types import fits
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -154,9 +155,28 @@ def read_config(path: Path) -> StoredConfig:
     try:
         older = {entry.name: entry.default for entry in stored_fields() if entry.metadata["later"]}
         settings = {entry.name: (older | content)[entry.name] for entry in stored_fields()}
-        return StoredConfig(content["algorithm"], content["hyperparameters"], settings, content["fingerprints"])
+        stored = StoredConfig(content["algorithm"], content["hyperparameters"], settings, content["fingerprints"])
     except KeyError as error:
         raise InputError(f"{path / 'config.json'} lacks {error}; start a new run, in another folder") from None
+    check_types(stored, path)
+    return stored
+
+
+def check_types(stored: StoredConfig, path: Path) -> None:
+    """Refuses a damaged `config.json` before a value of a wrong type fails somewhere inside."""
+    # What was given as an object is stored as its description.
+    hints = get_type_hints(TrainConfig) | dict.fromkeys(
+        ("demos", "env", "eval_env", "replay_data"), str | dict[str, str] | None
+    )
+    wrong = [name for name, value in stored.settings.items() if not fits(value, hints[name])]
+    kinds: dict[str, Any] = ALGORITHMS | REWARD_LEARNERS
+    if not fits(stored.algorithm, str):
+        wrong.append("algorithm")
+    elif not fits(stored.hyperparameters, kinds.get(stored.algorithm, dict[str, Any])):
+        wrong.append("hyperparameters")
+    if wrong or not fits(stored.fingerprints, dict[str, str | None]):
+        about = f" ({', '.join(wrong)})" if wrong else ""
+        raise InputError(f"{path}/config.json has unexpected content{about}; is {path} a run folder?")
 
 
 def check_unchanged(path: Path, new: StoredConfig) -> None:
