@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from sweeping import SUITE, suite
+
+from valuedice.sweep.board import write_sweep
+from valuedice.sweep.store import FolderStore
+from valuedice.sweep.suite import load_suite, shipped_suites
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -57,12 +62,6 @@ def test_bad_input_is_one_line(refused, args, reason):
 
 
 def test_a_changed_suite_is_refused_before_anything_is_written(run, refused):
-    import json
-
-    from valuedice.sweep.board import write_sweep
-    from valuedice.sweep.store import FolderStore
-    from valuedice.sweep.suite import load_suite
-
     path = suite(Path())
     write_sweep(FolderStore(Path("out")), "small", "", load_suite(str(path)).cells())
     assert json.loads(Path("out/sweep.json").read_text())["suite"] == "small"
@@ -76,3 +75,8 @@ def test_a_damaged_status_is_one_line(refused):
     Path("out").mkdir()
     Path("out/status.json").write_text('{"runs": []}')
     assert "status.json has unexpected content" in refused("sweep", "--status", "out")
+
+
+def test_the_help_names_every_shipped_suite(run):
+    shown = " ".join(run("sweep", "--help").out.replace("│", " ").split())
+    assert f"shipped: {', '.join(shipped_suites())}." in shown

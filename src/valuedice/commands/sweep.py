@@ -31,9 +31,8 @@ class SweepOptions:
     """Make a grid of runs: a suite names tasks, algorithms with settings, demonstrations and seeds. Finished runs
     are skipped and interrupted ones resumed exactly, so the same command can be given again at any time."""
 
-    suite: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")] = None
-    """A shipped suite (ablations, dual-dice, offline, paper-1, paper-10, quick, ring, subsampled), or the path of a
-    .toml file."""
+    suite: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE", help_behavior_hint="")] = None
+    """A .toml file, or shipped: ablations, dual-dice, offline, paper-1, paper-10, quick, ring, subsampled."""
     demos: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder of demonstrations, with a file TASK.npz for each task. By default the suite's own or shipped ones."""
     seeds: Annotated[str | None, tyro.conf.arg(metavar="SEEDS", help_behavior_hint="")] = None
@@ -42,7 +41,7 @@ class SweepOptions:
     """Environment steps of each online run, instead of the suite's."""
     updates: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Updates of each offline run, instead of the suite's."""
-    only: tuple[str, ...] = ()
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PATTERN", help_behavior_hint="")] = ()
     """Make only the runs whose names match one of these patterns, for example 'Hopper*' '*seed0'."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="(default: one for each core)")] = (
         None
