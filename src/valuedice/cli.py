@@ -66,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def complain(message: object, *_: Any, kind: str = "warning: ", **__: Any) -> None:
         """One line, without the place in the code."""
-        text = translated(colourless(str(message)), args[0] if args else "")
+        command = args[0] if args else ""
+        text = translated(colourless(str(message)), "train" if command in HIDDEN else command)
         print(f"valuedice: {kind}{' '.join(text.split())}", file=sys.stderr)  # noqa: T201
 
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sweeping import SUITE, suite
 
-from valuedice.sweep.board import write_sweep
+from valuedice.sweep.board import About, fingerprints, write_sweep
 from valuedice.sweep.store import FolderStore
 from valuedice.sweep.suite import load_suite, shipped_suites
 
@@ -34,6 +34,11 @@ def test_only_some_of_the_runs_can_be_asked_for(run, refused):
     assert "no run matches Ant*; their names look like CartPole-v1-2ep-value-dice-seed0" in message
 
 
+@pytest.mark.parametrize("given", [(), ("{}",), ("x",), ("--help",)], ids=" ".join)
+def test_the_command_of_the_sweep_itself_says_what_to_use_instead(refused, given):
+    assert "use valuedice sweep" in refused("sweep-run", *given)
+
+
 @pytest.mark.parametrize(
     ("args", "reason"),
     [
@@ -50,6 +55,10 @@ def test_only_some_of_the_runs_can_be_asked_for(run, refused):
         (("small.toml", "--jobs", "2", "--ray", "auto"), "--jobs is for this machine"),
         (("small.toml", "--out", "nowhere://x"), "cannot use nowhere://x"),
         (("small.toml", "--out", "small.toml"), "cannot write to"),
+        (("small.toml", "--out", "file:///proc/x/y"), "cannot use file:///proc/x/y"),
+        (("offline", "--demos", ".", "--steps", "5"), "no demonstrations of HalfCheetah-v5"),
+        (("ring", "--steps", "5"), "no run of ring counts steps; omit --steps"),
+        (("missing.toml",), "Nope-v0"),
         (("--status", "nowhere"), "nowhere does not exist"),
         (("--status", "."), ". holds no sweep that has begun"),
         (("--no-such-flag",), "unrecognized"),
@@ -58,12 +67,14 @@ def test_only_some_of_the_runs_can_be_asked_for(run, refused):
 )
 def test_bad_input_is_one_line(refused, args, reason):
     suite(Path())
+    Path("missing.toml").write_text(SUITE.replace("[tasks.CartPole-v1]", "[tasks.Nope-v0]"))
     assert reason.lower() in refused("sweep", *args).lower()
 
 
 def test_a_changed_suite_is_refused_before_anything_is_written(run, refused):
     path = suite(Path())
-    write_sweep(FolderStore(Path("out")), "small", "", load_suite(str(path)).cells())
+    cells = load_suite(str(path)).cells()
+    write_sweep(FolderStore(Path("out")), About("small", "", 1, fingerprints(cells)), cells)
     assert json.loads(Path("out/sweep.json").read_text())["suite"] == "small"
     suite(Path(), SUITE.replace("batch_size = 16", "batch_size = 32"))
     message = refused("sweep", path, "--out", "out")

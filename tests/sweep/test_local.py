@@ -74,14 +74,14 @@ def test_a_failed_run_is_tried_again_once_and_the_others_go_on(tmp_path, undistu
 def test_each_run_stays_on_a_core_of_its_own(tmp_path):
     available = sorted(os.sched_getaffinity(0))
     process = begin("sweep", suite(tmp_path), "--out", tmp_path / "out", "--jobs", min(2, len(available)))
-    wait_for(lambda: has_rows(tmp_path / "out" / RUNS[0], 1))
+    wait_for(lambda: all(has_rows(tmp_path / "out" / name, 1) for name in RUNS[: len(available)]))
     runs = [number for number in processes(str(tmp_path)) if number != process.pid]
     places = [os.sched_getaffinity(number) for number in runs]
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == 143
     assert all(len(place) == 1 for place in places)
-    assert len({*map(tuple, places)}) == len(places)
+    assert len({*map(tuple, places)}) == len(places) == min(2, len(available))
 
 
 def test_a_second_sweep_in_the_same_folder_is_refused(tmp_path):
@@ -95,3 +95,24 @@ def test_a_second_sweep_in_the_same_folder_is_refused(tmp_path):
     process.communicate()
     assert second.returncode == 2
     assert "another run is using" in second.stderr
+
+
+def test_a_run_that_is_stopped_alone_goes_on_exactly(tmp_path, undisturbed):
+    process = begin("sweep", suite(tmp_path), "--out", tmp_path / "out", "--jobs", 1)
+    wait_for(lambda: has_rows(tmp_path / "out" / RUNS[0]))
+    [run] = [number for number in processes(str(tmp_path)) if number != process.pid]
+    os.kill(run, signal.SIGTERM)
+    assert f"{RUNS[0]}: will be tried again" in finish(process)
+    assert same_runs(tmp_path / "out", undisturbed)
+
+
+def test_a_longer_sweep_that_is_stopped_is_not_finished_and_goes_on_exactly(tmp_path, undisturbed):
+    short = suite(tmp_path, SUITE.replace("steps = 1500", "steps = 200"))
+    finish(begin("sweep", short, "--out", tmp_path / "out", "--jobs", 2))
+    args = ["sweep", suite(tmp_path), "--out", tmp_path / "out", "--jobs", 2, "--extend"]
+    process = begin(*args)
+    wait_for(lambda: has_rows(tmp_path / "out" / RUNS[0], 4))
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    finish(begin(*args))
+    assert same_runs(tmp_path / "out", undisturbed)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import tempfile
+from pathlib import Path
+
 import pytest
-from sweeping import RUNS, begin, finish, kill, same_runs, suite, wait_for
+from sweeping import RUNS, begin, finish, has_rows, same_runs, suite, wait_for
 
 from valuedice.errors import InputError
-from valuedice.sweep.store import FolderStore, UrlStore, store_of
+from valuedice.sweep.store import PACKED, FolderStore, UrlStore, store_of
 
 
 @pytest.fixture(params=["folder", "url"])
@@ -56,13 +60,16 @@ def test_a_path_is_a_folder():
 
 
 @pytest.mark.slow
-def test_a_killed_sweep_at_a_url_goes_on_exactly(tmp_path, undisturbed):
-    # The last copy of a run is sent at its end; a killed run goes on from the copy before, or begins again.
+def test_a_stopped_sweep_at_a_url_goes_on_exactly(tmp_path, undisturbed):
     out = tmp_path / "out"
     args = ["sweep", suite(tmp_path), "--out", f"file://{out}", "--jobs", 1]
     process = begin(*args)
-    wait_for(lambda: (out / RUNS[0] / "summary.json").exists())
-    kill(str(tmp_path))
+    wait_for(lambda: any(has_rows(run) for run in Path(tempfile.gettempdir()).glob(f"valuedice-*/{RUNS[0]}")))
+    process.send_signal(signal.SIGINT)
     process.communicate()
+    assert process.returncode == 130
+    # Stopped in the middle: the packed run holds what the second half needs.
+    assert (out / RUNS[0] / PACKED).exists()
+    assert not (out / RUNS[0] / "summary.json").exists()
     finish(begin(*args))
     assert same_runs(out, undisturbed)

@@ -155,7 +155,18 @@ MISTAKES = {
     SMALL.replace('"0-1"', '"1-0"'): "no range of seeds",
     SMALL.replace('demos = "pendulum"', 'demos = "none.npz"'): "no demonstrations of Pendulum-v1",
     SMALL.partition("[contestants")[0]: "no contestants",
-    SMALL.replace("[contestants.bc]", '[contestants."a/b"]'): "the contestant 'a/b' names folders",
+    SMALL.replace('"0-1"', "[]"): "there are no seeds",
+    SMALL.replace('"0-1"', "[-1]"): "-1 is no seed",
+    SMALL.replace("[1, 2]", "[1, 1]"): "two runs would be named CartPole-v1-1ep-value-dice-seed0",
+    SMALL.replace("updates = 300", "updates = 300\nsteps = 5"): "bc takes no steps in an environment",
+    SMALL.replace("steps = 2_000", "steps = 'a'"): "suite.toml:11: steps cannot be 'a'",
+    SMALL.replace('"pendulum"', "5"): "suite.toml:10: demos cannot be 5",
+    SMALL.replace('"ValueDICE"', "5"): "suite.toml:18: title cannot be 5",
+    SMALL.replace("[32, 32]", "[8]\nvary.eval_env = ['a/b']"): "names folders",
+    f"seeds = {'9' * 5000}": "correct the file",
+    SMALL.replace(
+        "[contestants.bc]", '[contestants."a/b"]\nalgorithm = "bc"'
+    ): "the contestant 'a/b' names folders",
 }
 
 

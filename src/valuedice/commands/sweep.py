@@ -13,9 +13,10 @@ import tyro
 from rich.console import Console
 
 from valuedice.commands import parse, say
+from valuedice.envs.make import make_env
 from valuedice.errors import InputError
-from valuedice.sweep.board import Board, as_dict, planned, write_sweep
-from valuedice.sweep.cell import Cell
+from valuedice.sweep.board import About, Board, as_dict, fingerprints, planned, write_sweep
+from valuedice.sweep.cell import RING, Cell
 from valuedice.sweep.loop import Backend, run_sweep
 from valuedice.sweep.store import FolderStore, store_of
 from valuedice.sweep.suite import Overrides, Suite, load_suite, shipped_suites
@@ -89,11 +90,13 @@ def make_runs(suite: Suite, cells: list[Cell], options: SweepOptions, again: str
     out = options.out or f"runs/{suite.name}"
     out = out if "://" in out else str(Path(out).absolute())
     store = store_of(out)
-    cells = planned(store, out, suite.name, cells, options.extend)
+    about = About(suite.name, suite.description, options.threads, fingerprints(cells))
+    cells = planned(store, out, about, cells, options.extend)
+    check_tasks(cells)
     backend = backend_of(options, out)
     try:
         with store.locked():
-            write_sweep(store, suite.name, suite.description, cells)
+            write_sweep(store, about, cells)
             board = Board(store, cells)
             chosen = [cell.name for cell in matching(cells, options.only)]
             failed = run_sweep(board, chosen, backend, suite.name, Screen(board, quiet=options.quiet), again)
@@ -101,10 +104,17 @@ def make_runs(suite: Suite, cells: list[Cell], options: SweepOptions, again: str
         backend.close()
     if not options.quiet:
         for name in failed:
-            say(f"failed: {name}: {board.entries[name].error}")
+            say(f"{board.entries[name].state}: {name}: {board.entries[name].error}")
         say(f"{len(chosen) - len(failed)} of {len(chosen)} runs are finished, in {out}")
-        say(f"next:   valuedice report {shlex.quote(out)} --out {shlex.quote(f'{out}/report')}")
+        into = "report" if "://" in out else f"{out}/report"
+        say(f"next:   valuedice report {shlex.quote(out)} --out {shlex.quote(into)}")
     return FAILED if failed else 0
+
+
+def check_tasks(cells: list[Cell]) -> None:
+    """Refuses a task that does not exist before anything runs."""
+    for task in {cell.task: cell for cell in cells if cell.algorithm != RING}:
+        make_env(task).close()
 
 
 def backend_of(options: SweepOptions, out: str) -> Backend:
@@ -153,10 +163,11 @@ def show_status(out: str) -> int:
         )
     try:
         found, note = status(content)
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise InputError(f"{out}/status.json has unexpected content; was it made by another version?") from None
     console = Console(file=sys.stdout)
-    console.print(found)
+    # Whatever reads a pipe wants a line for each run.
+    Console(file=sys.stdout, width=None if console.is_terminal else 160).print(found)
     if note:
         say(note)
     return 0
@@ -164,5 +175,5 @@ def show_status(out: str) -> int:
 
 def run_command(args: list[str]) -> int:
     """`valuedice sweep-run REQUEST`: one run, in a process that the sweep starts."""
-    run_request(args[0])
+    run_request(" ".join(args))
     return 0

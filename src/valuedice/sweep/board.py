@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
+from valuedice.demos import shipped_demos
 from valuedice.errors import InputError
 from valuedice.sweep.cell import RING, Cell, cell_of
 from valuedice.sweep.store import Store
+from valuedice.training.json_types import fits
 
 FORMAT = 1
 STATES = ("running", "waiting", "stopped", "failed", "finished")
+
+
+@dataclass(frozen=True)
+class About:
+    """What a sweep is, apart from its cells."""
+
+    suite: str
+    description: str
+    threads: int
+    data: dict[str, str]
+    """A hash of the demonstrations of each task."""
 
 
 @dataclass
@@ -47,11 +63,20 @@ class Board:
         self.store = store
         self.cells = {cell.name: cell for cell in cells}
         self.entries = {name: Entry(total=cell.total) for name, cell in self.cells.items()}
-        for name in self.cells:
+        self.chosen = list(self.cells)
+        """The runs to be made now."""
+        for name, entry in self.entries.items():
             self.read(name)
+            if entry.state != "finished" and (failed := as_dict(self.store.read(f"{name}/failed.json"))):
+                entry.state, entry.error = "failed", str(failed.get("error", ""))
 
     def read(self, name: str) -> None:
-        """Brings an entry up to date from the run's own files."""
+        """Brings an entry up to date from the run's own files. One that is damaged, or that another machine is just
+        replacing, says nothing."""
+        with suppress(InputError, KeyError, TypeError, ValueError, AttributeError):
+            self._read(name)
+
+    def _read(self, name: str) -> None:
         cell, entry = self.cells[name], self.entries[name]
         if cell.algorithm == RING:
             if self.store.read(f"{name}/comparison.json") is not None:
@@ -94,7 +119,7 @@ class Board:
             return None
         usual = sum(rates.values()) / len(rates)
         seconds = 0.0
-        for name in self.names("running", "waiting", "stopped"):
+        for name in set(self.names("running", "waiting", "stopped")) & set(self.chosen):
             entry, cell = self.entries[name], self.cells[name]
             rate = rates.get((cell.task, cell.contestant)) or rates.get(("", cell.contestant)) or usual
             seconds += (entry.total - entry.done) / rate
@@ -138,32 +163,59 @@ def result_of(row: Mapping[str, Any]) -> str:
     return "" if row.get("return_mean") is None else f"{row['return_mean']:.0f}"
 
 
-def planned(store: Store, where: str, suite: str, cells: list[Cell], extend: bool) -> list[Cell]:
+def planned(store: Store, where: str, about: About, cells: list[Cell], extend: bool) -> list[Cell]:
     """The cells of a sweep in this store: those that it began with, or with `extend` more of them."""
     text = store.read("sweep.json")
     if text is None:
         return cells
-    old_suite, old = read_sweep(text, where)
-    if old_suite != suite:
-        raise InputError(f"{where} holds a sweep of {old_suite!r}, not of {suite!r}; choose another `out`")
+    before, old = read_sweep(text, where)
+    if before.suite != about.suite:
+        what = f"a sweep of {before.suite!r}, not of {about.suite!r}"
+        raise InputError(f"{where} holds {what}; choose another `out`")
+    if before.threads != about.threads:
+        raise InputError(
+            f"{where} was begun with `threads` {before.threads}, not {about.threads}; runs go on with as many"
+        )
+    other = [task for task in about.data if before.data.get(task, about.data[task]) != about.data[task]]
+    if other:
+        raise InputError(
+            f"{where} was begun with other demonstrations of {', '.join(other)}; give those, or choose another `out`"
+        )
     return merged(old, cells, where, extend)
 
 
-def write_sweep(store: Store, suite: str, description: str, cells: list[Cell]) -> None:
+def fingerprints(cells: Iterable[Cell]) -> dict[str, str]:
+    """A hash of the demonstrations of each task, so that a sweep never mixes two files."""
+    files = {cell.task: str(cell.settings["demos"]) for cell in cells if "demos" in cell.settings}
+    shipped = shipped_demos()
+    return {task: hash_of(shipped.get(ref, Path(ref))) for task, ref in files.items()}
+
+
+def hash_of(path: Path) -> str:
+    """The first digits of a file's hash."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); choose other `demos`") from None
+
+
+def write_sweep(store: Store, about: About, cells: list[Cell]) -> None:
     """`sweep.json`."""
-    about = {"format": FORMAT, "suite": suite, "description": description}
-    content = about | {"cells": {cell.name: cell.as_json() for cell in cells}}
+    content = {"format": FORMAT} | asdict(about) | {"cells": {cell.name: cell.as_json() for cell in cells}}
     store.write("sweep.json", json.dumps(content, indent=1) + "\n")
 
 
-def read_sweep(text: str, where: str) -> tuple[str, list[Cell]]:
-    """The suite's name and the cells of `sweep.json`."""
+def read_sweep(text: str, where: str) -> tuple[About, list[Cell]]:
+    """What `sweep.json` says of the sweep, and its cells."""
     content = as_dict(text)
     try:
         if content["format"] != FORMAT:
             raise InputError(f"{where}/sweep.json is of another version of valuedice; choose another `out`")
-        return content["suite"], [cell_of(cell) for cell in content["cells"].values()]
-    except (KeyError, TypeError, AttributeError):
+        about = {entry.name: content[entry.name] for entry in fields(About)}
+        if not fits(about, About):
+            raise ValueError("not what a sweep is")
+        return About(**about), [cell_of(cell) for cell in content["cells"].values()]
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise InputError(f"{where}/sweep.json has unexpected content; choose another `out`") from None
 
 

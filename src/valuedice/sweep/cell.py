@@ -6,9 +6,10 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from valuedice.algorithms import AnyAlgorithm, preset_of
+from valuedice.algorithms import ALGORITHMS, AnyAlgorithm, preset_of
 from valuedice.algorithms.settings import settings_of, with_settings
-from valuedice.training.config import TrainConfig, changeable_fields
+from valuedice.training.config import TrainConfig
+from valuedice.training.json_types import fits
 
 RING = "ring"
 """The study of the Ring MDP: exact, so it takes no demonstrations and no settings."""
@@ -95,7 +96,7 @@ class Cell:
         """Whether the run can go on from the old one: nothing that decides what is learned has changed."""
         now, before = self._flat(), old._flat()
         changed = {key for key in now.keys() | before.keys() if now.get(key) != before.get(key)}
-        return changed <= changeable_fields() and self.total >= old.total
+        return changed <= {"steps", "updates", "eval_every", "checkpoint_seconds"} and self.total >= old.total
 
     def _flat(self) -> dict[str, Any]:
         flat = json.loads(json.dumps(self.as_json()))
@@ -105,5 +106,8 @@ class Cell:
 
 
 def cell_of(content: dict[str, Any]) -> Cell:
-    """A cell from what `sweep.json` holds."""
-    return Cell(**{entry.name: content[entry.name] for entry in fields(Cell)})
+    """A cell from what `sweep.json` holds. Raises KeyError, TypeError or ValueError if that is no cell."""
+    values = {entry.name: content[entry.name] for entry in fields(Cell)}
+    if not fits(values, Cell) or values["algorithm"] not in (*ALGORITHMS, RING):
+        raise ValueError("no cell")
+    return Cell(**values)

@@ -18,6 +18,9 @@ from valuedice.sweep.worker import INTERRUPTED, Outcome, Request, outcome, start
 
 ANSWER_SECONDS = 10.0
 """How long a cluster may take to answer."""
+SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS
+"""The first words of HTTP/2, which Ray speaks; it answers with settings of its own."""
 JOIN_SECONDS = 60.0
 """How long it may take to join a cluster that has answered."""
 SAVE_SECONDS = 60.0
@@ -37,7 +40,7 @@ class RayBackend:
     """As many runs side by side as the cluster has cores for; it may grow and shrink."""
 
     def __init__(self, out: str, address: str, threads: int, jobs: int | None) -> None:
-        self.ray = connected(address, jobs)
+        self.ray = connected(address, jobs, threads)
         self.out, self.threads = out, threads
         self._remote = self.ray.remote(num_cpus=threads, max_retries=0)(make_run)
         self._running: list[Task] = []
@@ -117,7 +120,7 @@ def make_run(request: dict[str, Any]) -> tuple[int, str]:
     return ended.exit_code, ended.error
 
 
-def connected(address: str, jobs: int | None) -> Any:
+def connected(address: str, jobs: int | None, threads: int) -> Any:
     """Ray, joined to the cluster at an address; `local` makes a new one on this machine."""
     try:
         import ray
@@ -127,7 +130,8 @@ def connected(address: str, jobs: int | None) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == "local":
-        ray.init(num_cpus=jobs, include_dashboard=False, **quiet)
+        # The address, because a variable could name another one.
+        ray.init(address="local", num_cpus=jobs and jobs * threads, include_dashboard=False, **quiet)
         return ray
     if address != "auto":
         check_answer(address)
@@ -159,8 +163,12 @@ def check_answer(address: str) -> None:
     if found is None:
         raise InputError(f"{address!r} is no address of a Ray cluster; write HOST:PORT, auto or local")
     try:
-        socket.create_connection((found[1].strip("[]"), int(found[2])), ANSWER_SECONDS).close()
-    except (OSError, OverflowError) as error:
+        with socket.create_connection((found[1].strip("[]"), int(found[2])), ANSWER_SECONDS) as connection:
+            connection.settimeout(ANSWER_SECONDS)
+            connection.sendall(HTTP2)
+            if connection.recv(len(SETTINGS))[3:4] != SETTINGS[3:4]:
+                raise OSError("something else listens there")
+    except (OSError, OverflowError, ValueError) as error:
         raise InputError(
             f"no Ray cluster answers at {address} ({error}); start one with: ray start --head --port {found[2]}"
         ) from None

@@ -54,10 +54,12 @@ def seconds(cell: Cell, paces: dict[str, tuple[Any, float, int]], known: dict[tu
     key = (algorithm, spec)
     if key not in known:
         known[key] = update_seconds(cell.algorithm, algorithm, spec)
-    rounds = list(config.rounds(0, algorithm.pace))
-    updates = sum(one.updates for one in rounds)
-    evaluations = sum(one.evaluates for one in rounds)
-    steps = 0 if config.offline else config.total
+    pace = None if config.offline else algorithm.pace
+    updates, steps = config.total, 0
+    if pace is not None:
+        learning = max(0, config.total - pace.training_starts) // pace.update_every + 1
+        updates, steps = learning * pace.updates_per_step, config.total
+    evaluations = -(-config.total // config.eval_every)
     acting = step * (steps + evaluations * config.eval_episodes * length)
     return START_SECONDS + updates * known[key] * OVERHEAD + acting
 

@@ -52,7 +52,8 @@ class Backend(Protocol):
 def run_sweep(
     board: Board, chosen: list[str], backend: Backend, suite: str, screen: Screen, again: str
 ) -> list[str]:
-    """Makes the chosen runs that are not finished; returns those that failed. `again` is the command to go on."""
+    """Makes the chosen runs; returns those that are not finished then. `again` is the command that goes on."""
+    board.chosen = chosen
     waiting = deque(name for name in chosen if board.entries[name].state != "finished")
     running: set[str] = set()
     losses: dict[str, int] = {}
@@ -69,14 +70,14 @@ def run_sweep(
             for name, outcome in backend.ended():
                 running.discard(name)
                 board.read(name)
-                if settle(board, name, outcome, losses):
+                if settle(board, name, outcome, losses, stopping=signals.caught is not None):
                     waiting.append(name)
                 screen.ended(name)
             if signals.caught is not None and running:
                 backend.stop()
-            for name in running:
-                board.read(name)
             if time.monotonic() >= due:
+                for name in running:
+                    board.read(name)
                 board.write(suite, backend.jobs)
                 due = time.monotonic() + STATUS_SECONDS
             screen.update(backend.jobs)
@@ -84,20 +85,21 @@ def run_sweep(
         board.write(suite, backend.jobs, over=True)
     if signals.caught is not None:
         raise Interrupted(signals.caught, f"stopped; all runs are saved; continue with: {again}")
-    return [name for name in chosen if board.entries[name].state == "failed"]
+    return [name for name in chosen if board.entries[name].state != "finished"]
 
 
-def settle(board: Board, name: str, outcome: Outcome, losses: dict[str, int]) -> bool:
+def settle(board: Board, name: str, outcome: Outcome, losses: dict[str, int], *, stopping: bool = False) -> bool:
     """Notes how a run ended; returns whether it should start again."""
     entry = board.entries[name]
-    if outcome.stopped:
+    if outcome.stopped and stopping:
         entry.state = "stopped"
         return False
     if outcome.exit_code == 0:
         entry.state, entry.done, entry.error = "finished", entry.total, ""
         return False
     entry.error = outcome.error
-    if outcome.lost and losses.get(name, 0) < LOSSES:
+    # Someone else may have stopped the run, for example a machine that shuts down.
+    if (outcome.lost or outcome.stopped) and losses.get(name, 0) < LOSSES:
         losses[name] = losses.get(name, 0) + 1
         entry.state = "waiting"
         return True

@@ -8,22 +8,28 @@ run goes on.
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import tarfile
 import tempfile
 import time
+import warnings
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from valuedice.errors import InputError
 from valuedice.system.files import file_system, write_whole, writing_to
 from valuedice.training.run_folder import lock
 
-SMALL = ("config.json", "metrics.csv", "policy.safetensors", "policy-last.safetensors", "summary.json")
+RUN_FILES = ("config.json", "progress.json", "metrics.csv", "policy.safetensors", "policy-last.safetensors")
+RING_FILES = ("ring.json", "ring.png", "comparison.png", "comparison.json")
+SMALL = (*RUN_FILES, *RING_FILES, "summary.json")
 """Files of a run that others read; at a URL these stand beside the packed run. The summary arrives last."""
 PACKED = "run.tar"
+QUIET_SECONDS = 30.0
+"""A sweep that has not been heard of for so long has died."""
 SEND_SECONDS = 60.0
 """Seconds between two packed copies of a run that goes on."""
 
@@ -116,14 +122,16 @@ class UrlStore:
     """An fsspec URL."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.files, self.root = file_system(url)
 
     def read(self, name: str) -> str | None:
         """The text of a file."""
-        try:
-            return self.files.cat_file(f"{self.root}/{name}").decode()
-        except FileNotFoundError:
-            return None
+        with self._translated():
+            try:
+                return self.files.cat_file(f"{self.root}/{name}").decode()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def write(self, name: str, text: str) -> None:
         """Writes a file whole."""
@@ -131,18 +139,38 @@ class UrlStore:
 
     def remove(self, name: str) -> None:
         """Removes a file."""
-        if self.files.exists(f"{self.root}/{name}"):
-            self.files.rm_file(f"{self.root}/{name}")
+        with self._translated():
+            if self.files.exists(f"{self.root}/{name}"):
+                self.files.rm_file(f"{self.root}/{name}")
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        """Each kind of store has exceptions of its own."""
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"cannot use {self.url} ({reason}); check it, or choose another `out`") from None
 
     def _put(self, name: str, content: bytes) -> None:
         path = f"{self.root}/{name}"
-        self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
-        # Renamed at the end: on a disk, a reader never sees half a file. Object stores show whole objects only.
-        self.files.pipe_file(f"{path}.partial", content)
-        self.files.mv(f"{path}.partial", path)
+        with self._translated():
+            self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            # Renamed at the end: on a disk, a reader never sees half a file. Object stores show whole objects only.
+            self.files.pipe_file(f"{path}.partial", content)
+            self.files.mv(f"{path}.partial", path)
 
     def locked(self) -> AbstractContextManager[object]:
-        """A URL cannot be locked."""
+        """A URL cannot be locked; a sweep that goes on shows in its status."""
+        try:
+            status: Any = json.loads(self.read("status.json") or "{}")
+            quiet = status.get("over", True) or time.time() - status["time"] > QUIET_SECONDS
+        except (ValueError, KeyError, TypeError, AttributeError):
+            quiet = True
+        if not quiet:
+            raise InputError(f"another sweep is using {self.url}; wait for it, or half a minute if it has died")
         return nullcontext()
 
     @contextmanager
@@ -180,9 +208,16 @@ class Packed:
 
     def send(self, *, now: bool = False) -> None:
         """Sends a copy, if it is time for one."""
-        if now or time.monotonic() >= self._due:
+        if not now and time.monotonic() < self._due:
+            return
+        try:
             self.store.send(self.name, self.folder)
-            self._due = time.monotonic() + SEND_SECONDS
+        except InputError as error:
+            if now:
+                raise
+            # The run goes on: the next copy replaces this one.
+            warnings.warn(f"a copy of the run was not sent: {error}", stacklevel=2)
+        self._due = time.monotonic() + SEND_SECONDS
 
 
 def store_of(out: str) -> Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -44,14 +45,14 @@ def load_suite(ref: str) -> Suite:
     """A shipped suite by its name, or one of the user's by its path."""
     shipped = shipped_suites()
     path = shipped.get(ref, Path(ref))
-    if ref not in shipped and not path.is_file():
+    if ref not in shipped and not os.path.isfile(path):
         raise InputError(f"no suite {ref!r}; give the path of a .toml file, or one of: {', '.join(shipped)}")
     try:
         text = path.read_text(encoding="utf-8")
         content = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({error}); is it a text file?") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}; correct the file") from None
     return Suite(path.stem, path.name if ref in shipped else ref, text, content)
 
@@ -83,57 +84,67 @@ class Suite:
         seeds = given.seeds if given.seeds is not None else self._typed("seeds", str | int | list[int], 0)
         cells: list[Cell] = []
         for name, content in contestants.items():
-            for label, title, settings in self._variants(name, content):
-                for seed, task, episodes, every in product(
-                    seeds_of(seeds), tasks, self._several("episodes"), self._several("subsample")
-                ):
-                    merged = common | tasks[task] | settings
-                    cells.append(self._cell(task, label, title, merged, seed, episodes, every or 1, given, name))
-        return cells
+            for label, title, own in self._variants(name, content):
+                some: list[Cell] = []
+                for task in tasks:
+                    settings = self._settings(task, common | tasks[task], own, given, name)
+                    for episodes, every in product(self._several("episodes"), self._several("subsample")):
+                        cell = Cell(
+                            task, label, title, own["algorithm"], own["preset"], episodes, every or 1, 0, settings
+                        )
+                        self._check(cell, name)
+                        some += [replace(cell, seed=seed) for seed in seeds_of(seeds)]
+                cells += sorted(some, key=lambda cell: cell.seed)
+        return self._checked(cells, given)
 
-    def _cell(
-        self,
-        task: str,
-        contestant: str,
-        title: str,
-        settings: dict[str, Any],
-        seed: int,
-        episodes: int | None,
-        subsample: int,
-        given: Overrides,
-        table: str,
-    ) -> Cell:
-        """One cell, checked by the rules of `train`."""
-        settings = dict(settings)
-        algorithm, preset = settings.pop("algorithm"), settings.pop("preset")
-        cell = Cell(task, contestant, title, algorithm, preset, episodes, subsample, seed, settings)
-        if algorithm == RING:
-            return replace(cell, episodes=None)
-        offline = settings.get("offline", False) or preset_of(algorithm, preset).pace is None
-        budget = {"updates": given.updates} if offline else {"steps": given.steps}
-        settings |= {unit: count for unit, count in budget.items() if count is not None}
+    def _settings(
+        self, task: str, inherited: dict[str, Any], own: dict[str, Any], given: Overrides, table: str
+    ) -> dict[str, Any]:
+        """The settings of a contestant on a task."""
+        if own["algorithm"] == RING:
+            return {}
+        offline = (inherited | own).get("offline", False) or preset_of(own["algorithm"], own["preset"]).pace is None
+        used, unused = ("updates", "steps") if offline else ("steps", "updates")
+        settings = {key: value for key, value in inherited.items() if key != unused} | own
+        if getattr(given, used) is not None:
+            settings[used] = getattr(given, used)
         settings["demos"] = self._demos(task, settings.get("demos"), given.demos)
-        unused = "steps" if offline else "updates"
-        settings.pop(unused, None)
+        return {key: value for key, value in settings.items() if key not in ("algorithm", "preset")}
+
+    def _check(self, cell: Cell, table: str) -> None:
+        """Applies the rules of `train`."""
         try:
-            learner, config = cell.built()
-            config.resolved(learner)
+            if cell.algorithm != RING:
+                learner, config = cell.built()
+                config.resolved(learner)
         except (InputError, TypeError, ValueError) as error:
-            self._refuse(f"[contestants.{table}] on {task}: {error}", "contestants", table)
-        return cell
+            self._refuse(f"[contestants.{table}] on {cell.task}: {error}", "contestants", table)
+
+    def _checked(self, cells: list[Cell], given: Overrides) -> list[Cell]:
+        """Refuses what only the whole grid shows."""
+        names = [cell.name for cell in cells]
+        twice = (
+            next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+        )
+        if twice is not None:
+            self._refuse(f"two runs would be named {twice}; give them different contestants, or list a value once")
+        for unit in ("steps", "updates"):
+            if getattr(given, unit) is not None and not any(unit in cell.settings for cell in cells):
+                raise InputError(f"no run of {self.name} counts {unit}; omit `{unit}`")
+        return cells
 
     def _demos(self, task: str, ref: str | None, folder: Path | None) -> str:
         """The demonstrations of a task: in the folder that the user names, else as the suite says, else shipped."""
         if folder is not None:
             path = folder / f"{task.replace(':', '-').replace('/', '-')}.npz"
-            if not path.is_file():
+            if not os.path.isfile(path):
                 raise InputError(f"no demonstrations of {task} in {folder}: {path} does not exist; add that file")
             return str(path.resolve())
         ref = ref or task.partition("-v")[0].lower()
         beside = Path(self.source).parent / ref
         if ref in shipped_demos():
             return ref
-        if beside.is_file():
+        if os.path.isfile(beside):
             return str(beside.resolve())
         raise InputError(
             f"no demonstrations of {task} are shipped or named in {self.source}; give a folder that holds "
@@ -146,19 +157,23 @@ class Suite:
         if not tasks:
             self._refuse('no tasks; add a line such as tasks = ["Hopper-v5"]')
         named: dict[str, dict[str, Any]] = {task: {} for task in tasks} if isinstance(tasks, list) else tasks
+        forms = run_settings() | {"demos": str}
         for task, settings in named.items():
-            self._check_keys(settings, {"demos", *run_settings()}, "tasks", task)
+            if not task.isprintable() or not task:
+                self._refuse(f"{task!r} is no task", "tasks")
+            self._check_keys(settings, forms, "tasks", task)
+            self._check_types(settings, forms, "tasks", task)
         return named
 
     def _variants(self, name: str, content: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """A contestant, or one for each combination of the settings that it varies: label, title, settings."""
         if not isinstance(content, dict):
             self._refuse(f"{name} must be a table: [contestants.{name}]", "contestants", name)
-        if not re.fullmatch(r"[\w.=,-]+", name):
-            self._refuse(f"the contestant {name!r} names folders; use letters, digits and -", "contestants", name)
         content = dict(content)
         varied: Any = content.pop("vary", {})
         title = content.pop("title", name)
+        if not isinstance(title, str):
+            self._refuse(f"title cannot be {title!r}", "contestants", name, "title")
         content = {"algorithm": name, "preset": "default"} | content
         algorithm, preset = content["algorithm"], content["preset"]
         if algorithm not in (*ALGORITHMS, RING):
@@ -180,6 +195,10 @@ class Suite:
             self._check_types(chosen, known, "contestants", name, "vary")
             label = "-".join([name, *(f"{key}={shown(value)}" for key, value in chosen.items())])
             about = ", ".join([title, *(f"{key} {shown(value)}" for key, value in chosen.items())])
+            if not re.fullmatch(r"[\w.=,-]{1,150}", label):
+                self._refuse(
+                    f"the contestant {label!r} names folders; use letters, digits and -", "contestants", name
+                )
             yield label, about, content | chosen
 
     def _several(self, key: str) -> list[int | None]:
@@ -219,15 +238,18 @@ def run_settings() -> dict[str, Any]:
 
 def seeds_of(given: str | int | list[int]) -> list[int]:
     """Seeds from 3, [0, 1], "0-2" or "0-2,7"."""
-    if isinstance(given, int):
-        return [given]
-    if isinstance(given, list):
-        return given
+    if isinstance(given, int | list):
+        numbers = given if isinstance(given, list) else [given]
+        wrong = next((number for number in numbers if not 0 <= number < 2**32), None)
+        if wrong is not None or not numbers:
+            what = "there are no seeds" if wrong is None else f"{wrong} is no seed"
+            raise InputError(f"{what}; write for example 0-2 or 0,3,5")
+        return list(dict.fromkeys(numbers))
     seeds: list[int] = []
     for part in given.replace(" ", "").split(","):
         found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if last < first or last - first >= 10_000:
+        if last < first or last - first >= 10_000 or last >= 2**32:
             raise InputError(f"{given!r} is no range of seeds; write for example 0-2 or 0,3,5")
         seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))

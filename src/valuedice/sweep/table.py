@@ -82,7 +82,7 @@ def table(entries: dict[str, Entry], remaining: float | None, *, everything: boo
             Text(counted if going else entry.state, style=colour),
             f"{entry.rate:.0f} {entry.unit}/s" if going and entry.rate else "",
             clock(entry.remaining) if going else "",
-            Text(entry.error, style="red") if entry.error else entry.result,
+            Text(entry.error, style="red") if entry.error else Text(entry.result),
         )
     return Group(grid, Text(footer(entries, remaining, len(names) - len(shown))))
 
@@ -98,7 +98,7 @@ def footer(entries: dict[str, Entry], remaining: float | None, hidden: int) -> s
     parts = [f"{count} {state}" for state, count in counts.items() if count]
     total = sum(entry.total or 1 for entry in entries.values())
     share = sum(done(entry) for entry in entries.values()) / max(total, 1)
-    about = f"{len(entries)} runs: {', '.join(parts)}; {share:.0%}"
+    about = f"{len(entries)} run{'' if len(entries) == 1 else 's'}: {', '.join(parts)}; {share:.0%}"
     if remaining is not None and (counts["running"] or counts["waiting"]):
         about += f", about {clock(remaining)} left"
     return about + (f"; {hidden} not shown" if hidden else "")

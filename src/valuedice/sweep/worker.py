@@ -11,13 +11,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from valuedice.errors import InputError
 from valuedice.system.machine import THREADS
 
 PR_SET_PDEATHSIG = 1
+LOCK_SECONDS = 60.0
 INTERRUPTED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
@@ -75,7 +79,10 @@ def outcome(process: subprocess.Popen[bytes], log: bytes) -> Outcome:
 
 def run_request(text: str) -> None:
     """Makes the run that a request names, or continues it. Numpy and JAX are imported when the cores are set."""
-    request = Request(**json.loads(text))
+    try:
+        request = Request(**json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        raise InputError("sweep-run is for sweeps themselves; use valuedice sweep, or valuedice train") from None
     pin(request.cores)
     end_with(request.parent)
     from valuedice.sweep.cell import RING, cell_of
@@ -115,6 +122,21 @@ def make_ring(place: Any) -> None:
     run_comparison(place.folder)
 
 
+def wait_until_free(folder: Path) -> None:
+    """Waits for an earlier process of the same run, which may still be saving."""
+    from valuedice.training.run_folder import lock
+
+    end = time.monotonic() + LOCK_SECONDS
+    while (folder / ".lock").exists():
+        try:
+            lock(folder).close()
+            return
+        except InputError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.5)
+
+
 def make_run(cell: Any, place: Any, threads: int) -> None:
     """A training run, new or from its last checkpoint."""
     from valuedice.system.machine import keep_compiled
@@ -122,6 +144,7 @@ def make_run(cell: Any, place: Any, threads: int) -> None:
 
     keep_compiled()
     algorithm, config = cell.built()
+    wait_until_free(place.folder)
     resume = (place.folder / "config.json").exists()
     # After an evaluation nothing is being written, so the folder can be copied.
     config = replace(config, out=place.folder, resume=resume, threads=threads, on_evaluation=lambda _: place.send())

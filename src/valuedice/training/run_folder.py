@@ -114,6 +114,9 @@ class RunFolder:
                     stacklevel=2,
                 )
         with self.writing():
+            if self.done < total:
+                # The run goes on, so what an earlier end said of it is over.
+                (self.path / "summary.json").unlink(missing_ok=True)
             write_json(self.path / "config.json", self.config.as_json())
             self._loggers = [MetricsFile(self.path, self.rows), TensorBoard(self.path, self.rows)]
 
