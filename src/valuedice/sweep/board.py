@@ -179,7 +179,7 @@ def planned(store: Store, where: str, about: About, cells: list[Cell], extend: b
     other = [task for task in about.data if before.data.get(task, about.data[task]) != about.data[task]]
     if other:
         raise InputError(
-            f"{where} was begun with other demonstrations of {', '.join(other)}; give those, or choose another `out`"
+            f"{where} was begun with other demonstrations of {', '.join(other)}; give those or choose another `out`"
         )
     return merged(old, cells, where, extend)
 
