@@ -87,8 +87,8 @@ def sweep_command(args: list[str]) -> int:
 def make_runs(suite: Suite, cells: list[Cell], options: SweepOptions, again: str) -> int:
     """Makes the runs, and says how they ended."""
     matching(cells, options.only)
-    out = options.out or f"runs/{suite.name}"
-    out = out if "://" in out else str(Path(out).absolute())
+    shown = options.out or f"runs/{suite.name}"
+    out = shown if "://" in shown else str(Path(shown).absolute())
     store = store_of(out)
     about = About(suite.name, suite.description, options.threads, fingerprints(cells))
     cells = planned(store, out, about, cells, options.extend)
@@ -105,9 +105,9 @@ def make_runs(suite: Suite, cells: list[Cell], options: SweepOptions, again: str
     if not options.quiet:
         for name in failed:
             say(f"{board.entries[name].state}: {name}: {board.entries[name].error}")
-        say(f"{len(chosen) - len(failed)} of {len(chosen)} runs are finished, in {out}")
-        into = "report" if "://" in out else f"{out}/report"
-        say(f"next:   valuedice report {shlex.quote(out)} --out {shlex.quote(into)}")
+        say(f"{len(chosen) - len(failed)} of {len(chosen)} runs are finished, in {shown}")
+        into = "report" if "://" in shown else f"{shown}/report"
+        say(f"next:   valuedice report {shlex.quote(shown)} --out {shlex.quote(into)}")
     return FAILED if failed else 0
 
 
