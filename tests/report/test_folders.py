@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from run_folders import cell, config, metrics, write_run, write_sweep
@@ -11,8 +10,6 @@ from run_folders import cell, config, metrics, write_run, write_sweep
 from valuedice.errors import InputError
 from valuedice.report.folders import read_run, read_sweep
 from valuedice.report.records import Row
-
-RESULTS = Path(__file__).parent.parent.parent / "results"
 
 
 def test_a_finished_run_is_read_whole(tmp_path):
@@ -116,16 +113,22 @@ def test_a_damaged_sweep_is_refused(tmp_path, content):
         read_sweep(tmp_path)
 
 
+COMMON = {"eval_env": "Hopper-v5", "demos": "Hopper-v5.npz", "episodes": 1, "seed": 0, "eval_every": 1000}
+FORMAT_1 = {"format": 1, "algorithm": "value-dice", "nu_lr": 0.5, "env": None, "steps": 0, "updates": 40_000}
+FORMAT_3 = {"format": 3, "algorithm": "dac", "sac": {"critic_lr": 0.5}, "env": "Hopper-v5", "steps": 20_000} | {
+    "updates": None,
+    "demos_fingerprint": "2a61a95e9c9953dc",
+    "threads": 1,
+    "command": {"env": "Hopper-v5", "preset": "default"},
+}
+
+
 @pytest.mark.parametrize(
-    ("folder", "task", "algorithm", "offline"),
-    [
-        ("comparison/HalfCheetah-v5-bc-paper-seed0", "HalfCheetah-v5", "bc", True),
-        ("comparison/Hopper-v5-dac-seed1", "Hopper-v5", "dac", False),
-        ("offline/Hopper-v5-seed0", "Hopper-v5", "value-dice", True),
-    ],
+    ("content", "offline", "setting"), [(FORMAT_1, True, "nu_lr"), (FORMAT_3, False, "critic_lr")], ids=["1", "3"]
 )
-def test_runs_of_older_versions_are_read(folder, task, algorithm, offline):
-    run = read_run(RESULTS / folder, "old")
-    assert (run.status, run.error, run.task, run.algorithm) == ("finished", "", task, algorithm)
+def test_runs_of_older_formats_are_read(tmp_path, content, offline, setting):
+    run = read_run(write_run(tmp_path, content | COMMON), "old")
+    assert (run.status, run.error, run.task) == ("finished", "", "Hopper-v5")
+    assert run.algorithm == content["algorithm"]
     assert run.settings["offline"] is offline
-    assert len(run.rows) >= 20
+    assert run.settings[setting] == 0.5
