@@ -107,8 +107,15 @@ def pin(cores: Collection[int]) -> None:
 
 def end_with(parent: int) -> None:
     """Has this process end, saved, when its parent dies. Otherwise it would keep its folder locked."""
+
+    def orphaned(*_: object) -> None:
+        # The system may say it once for each thread of the parent; a second SIGTERM would end the run unsaved.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        os.kill(os.getpid(), signal.SIGTERM)
+
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        signal.signal(signal.SIGUSR1, orphaned)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGUSR1)
         if os.getppid() != parent:
             raise SystemExit(128 + signal.SIGTERM)
 
