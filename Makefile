@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-faults lint format clean
+.PHONY: train test coverage test-faults lint format clean
 
 train: .venv/ready
 	$(BIN)/valuedice train
 
 test: .venv/ready
 	$(BIN)/pytest -n 2 --dist worksteal $(PYTEST_OPTIONS)
+
+coverage: .venv/ready
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term --cov-fail-under=93
 
 test-faults: .venv/ready
 	$(BIN)/pytest -m faults tests/faults --faults-report results/faults/report.json
