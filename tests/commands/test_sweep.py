@@ -6,10 +6,12 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from commanding import pendulum
 from sweeping import SUITE, suite
 
-from valuedice.sweep.board import About, fingerprints, write_sweep
+from valuedice.sweep.plan import About, checked_data, write_sweep
 from valuedice.sweep.store import FolderStore
 from valuedice.sweep.suite import load_suite, shipped_suites
 
@@ -74,12 +76,23 @@ def test_bad_input_is_one_line(refused, args, reason):
 def test_a_changed_suite_is_refused_before_anything_is_written(run, refused):
     path = suite(Path())
     cells = load_suite(str(path)).cells()
-    write_sweep(FolderStore(Path("out")), About("small", "", 1, fingerprints(cells)), cells)
+    write_sweep(FolderStore(Path("out")), About("small", "", 1, checked_data(cells)), cells)
     assert json.loads(Path("out/sweep.json").read_text())["suite"] == "small"
     suite(Path(), SUITE.replace("batch_size = 16", "batch_size = 32"))
     message = refused("sweep", path, "--out", "out")
     assert "the suite has changed since" in message
     assert "batch_size was 16, now 32" in message
+
+
+def test_demonstrations_that_are_damaged_or_of_another_task_are_refused_before_anything_runs(refused):
+    path = suite(Path())
+    Path("demos").mkdir()
+    broken = pendulum()
+    broken["observations"][2, 1] = float("nan")
+    np.savez("demos/CartPole-v1.npz", **broken)
+    assert "observations" in refused("sweep", path, "--demos", "demos")
+    np.savez("demos/CartPole-v1.npz", **pendulum())
+    assert "CartPole-v1" in refused("sweep", path, "--demos", "demos")
 
 
 def test_a_damaged_status_is_one_line(refused):

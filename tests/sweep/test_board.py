@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from valuedice.errors import InputError
-from valuedice.sweep.board import About, Board, planned, write_sweep
+from valuedice.sweep.board import Board
 from valuedice.sweep.cell import Cell
 from valuedice.sweep.loop import ATTEMPTS, LOSSES, settle
+from valuedice.sweep.plan import About, planned, write_sweep
 from valuedice.sweep.store import FolderStore
 from valuedice.sweep.table import clock, footer, status
 from valuedice.sweep.worker import Outcome

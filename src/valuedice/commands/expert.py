@@ -7,6 +7,7 @@ from typing import Any
 from valuedice.algorithms import REWARD_LEARNERS
 from valuedice.commands import say
 from valuedice.commands.run_options import RunCommand, default_folder, pasted, where_to_look
+from valuedice.envs.make import file_name
 from valuedice.errors import InputError
 from valuedice.training.run import EXPERT_EVAL_EVERY, EXPERT_STEPS, Run
 
@@ -47,7 +48,7 @@ def report(run: Run, options: Any) -> None:
     ]
     if short:
         lines.append(f"more:   valuedice expert --resume {pasted(run)} --max-steps {2 * options.steps}")
-    name = options.env.replace(":", "-").replace("/", "-")
+    name = file_name(options.env)
     lines.append(
         f"next:   valuedice demos collect --policy {pasted(run)} --env {options.env} --episodes 11 --out {name}.npz"
     )

@@ -13,6 +13,7 @@ import tyro
 
 from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS, AnyAlgorithm, algorithm_name
 from valuedice.commands import flag_of, parse, value_of
+from valuedice.envs.make import file_name
 from valuedice.errors import InputError
 from valuedice.system.machine import keep_compiled
 from valuedice.training.config import DEFAULTS, TrainConfig
@@ -123,7 +124,7 @@ def shown_kind(kind: Any) -> str:
 
 def default_folder(task: str, seed: int) -> Path:
     """A folder under runs/ that does not exist yet."""
-    name = f"{task.replace(':', '-').replace('/', '-')}-seed{seed}"
+    name = f"{file_name(task)}-seed{seed}"
     number = 1
     while (folder := Path("runs") / (name if number == 1 else f"{name}-{number}")).exists():
         number += 1

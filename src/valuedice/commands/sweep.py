@@ -13,15 +13,16 @@ import tyro
 from rich.console import Console
 
 from valuedice.commands import parse, say
-from valuedice.envs.make import make_env
 from valuedice.errors import InputError
-from valuedice.sweep.board import About, Board, as_dict, fingerprints, planned, write_sweep
-from valuedice.sweep.cell import RING, Cell
+from valuedice.sweep.board import Board
+from valuedice.sweep.cell import Cell
 from valuedice.sweep.loop import Backend, run_sweep
-from valuedice.sweep.store import FolderStore, store_of
+from valuedice.sweep.plan import About, checked_data, planned, write_sweep
+from valuedice.sweep.store import FolderStore, as_dict, store_of
 from valuedice.sweep.suite import Overrides, Suite, load_suite, shipped_suites
 from valuedice.sweep.table import Screen, clock, status
 from valuedice.sweep.worker import run_request
+from valuedice.system.machine import cores
 
 FAILED = 1
 """Exit code of a sweep of which some runs failed."""
@@ -90,9 +91,8 @@ def make_runs(suite: Suite, cells: list[Cell], options: SweepOptions, again: str
     shown = options.out or f"runs/{suite.name}"
     out = shown if "://" in shown else str(Path(shown).absolute())
     store = store_of(out)
-    about = About(suite.name, suite.description, options.threads, fingerprints(cells))
+    about = About(suite.name, suite.description, options.threads, checked_data(cells))
     cells = planned(store, out, about, cells, options.extend)
-    check_tasks(cells)
     backend = backend_of(options, out)
     try:
         with store.locked():
@@ -109,12 +109,6 @@ def make_runs(suite: Suite, cells: list[Cell], options: SweepOptions, again: str
         into = "report" if "://" in shown else f"{shown}/report"
         say(f"next:   valuedice report {shlex.quote(shown)} --out {shlex.quote(into)}")
     return FAILED if failed else 0
-
-
-def check_tasks(cells: list[Cell]) -> None:
-    """Refuses a task that does not exist before anything runs."""
-    for task in {cell.task: cell for cell in cells if cell.algorithm != RING}:
-        make_env(task).close()
 
 
 def backend_of(options: SweepOptions, out: str) -> Backend:
@@ -140,13 +134,11 @@ def show_grid(suite: Suite, cells: list[Cell], options: SweepOptions) -> int:
     """What would run, and for how long."""
     from valuedice.sweep.estimate import estimate
 
-    seconds = {cell.name: 0.0 for cell in cells} | estimate(cells)
+    seconds = estimate(cells)
     say(f"{suite.name}: {suite.description}")
     for cell in cells:
         say(f"{cell.name}: {cell.about()}, about {clock(seconds[cell.name])}")
     total = sum(seconds.values())
-    from valuedice.system.machine import cores
-
     jobs = options.jobs or max(1, cores() // options.threads)
     say(f"{len(cells)} runs, {total / 3600:.1f} core hours: about {clock(total / jobs)} with {jobs} at once here")
     return 0

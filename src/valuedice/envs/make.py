@@ -31,6 +31,11 @@ def check_env_ref(env: object) -> None:
         raise InputError(f"{what}; give its id, or a function that makes one")
 
 
+def file_name(task: str) -> str:
+    """The id of a task in the name of a file or folder."""
+    return task.replace(":", "-").replace("/", "-")
+
+
 def make_env(env: EnvRef, *, render: bool = False) -> gym.Env[Any, Any]:
     """One environment; with `render`, one that draws pictures as arrays; a first picture is drawn to check."""
     check_env_ref(env)

@@ -1,36 +1,21 @@
-"""What a sweep knows of its runs: the file `sweep.json` says what they are, `status.json` how far they are."""
+"""How far the runs of a sweep are: read from their folders, written to `status.json`."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from valuedice.demos import shipped_demos
 from valuedice.errors import InputError
-from valuedice.sweep.cell import RING, Cell, cell_of
-from valuedice.sweep.store import Store
-from valuedice.training.json_types import fits
+from valuedice.sweep.cell import RING, Cell
+from valuedice.sweep.store import Store, as_dict
 
-FORMAT = 1
-STATES = ("running", "waiting", "stopped", "failed", "finished")
-
-
-@dataclass(frozen=True)
-class About:
-    """What a sweep is, apart from its cells."""
-
-    suite: str
-    description: str
-    threads: int
-    data: dict[str, str]
-    """A hash of the demonstrations of each task."""
+STATES = ("running", "failed", "stopped", "waiting", "finished")
+"""In the order in which people want to see them."""
 
 
 @dataclass
@@ -107,11 +92,6 @@ class Board:
         """The runs in certain states."""
         return [name for name, entry in self.entries.items() if entry.state in states]
 
-    def counts(self) -> dict[str, int]:
-        """How many runs there are in each state."""
-        found = Counter(entry.state for entry in self.entries.values())
-        return {state: found[state] for state in STATES if found[state]}
-
     def remaining(self, jobs: int) -> float | None:
         """Seconds until the whole sweep is done, judged by runs of the same contestant where there are any."""
         rates = self._rates()
@@ -137,7 +117,6 @@ class Board:
     def write(self, suite: str, jobs: int, *, over: bool = False) -> None:
         """`status.json`, for `valuedice sweep --status`."""
         content = {
-            "format": FORMAT,
             "suite": suite,
             "time": time.time(),
             "over": over,
@@ -147,13 +126,10 @@ class Board:
         self.store.write("status.json", json.dumps(content, indent=1))
 
 
-def as_dict(text: str | None) -> dict[str, Any]:
-    """JSON that should be an object; anything else, such as a damaged file, is nothing."""
-    try:
-        content = json.loads(text) if text else {}
-    except (ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
+def counted(entries: Mapping[str, Entry]) -> str:
+    """How many runs there are in each state."""
+    found = Counter(entry.state for entry in entries.values())
+    return ", ".join(f"{found[state]} {state}" for state in STATES if found[state])
 
 
 def result_of(row: Mapping[str, Any]) -> str:
@@ -161,76 +137,3 @@ def result_of(row: Mapping[str, Any]) -> str:
     if row.get("normalized_return") is not None:
         return f"{row['return_mean']:.0f} ({row['normalized_return']:.2f})"
     return "" if row.get("return_mean") is None else f"{row['return_mean']:.0f}"
-
-
-def planned(store: Store, where: str, about: About, cells: list[Cell], extend: bool) -> list[Cell]:
-    """The cells of a sweep in this store: those that it began with, or with `extend` more of them."""
-    text = store.read("sweep.json")
-    if text is None:
-        return cells
-    before, old = read_sweep(text, where)
-    if before.suite != about.suite:
-        what = f"a sweep of {before.suite!r}, not of {about.suite!r}"
-        raise InputError(f"{where} holds {what}; choose another `out`")
-    if before.threads != about.threads:
-        raise InputError(
-            f"{where} was begun with `threads` {before.threads}, not {about.threads}; runs go on with as many"
-        )
-    other = [task for task in about.data if before.data.get(task, about.data[task]) != about.data[task]]
-    if other:
-        raise InputError(
-            f"{where} was begun with other demonstrations of {', '.join(other)}; give those or choose another `out`"
-        )
-    return merged(old, cells, where, extend)
-
-
-def fingerprints(cells: Iterable[Cell]) -> dict[str, str]:
-    """A hash of the demonstrations of each task, so that a sweep never mixes two files."""
-    files = {cell.task: str(cell.settings["demos"]) for cell in cells if "demos" in cell.settings}
-    shipped = shipped_demos()
-    return {task: hash_of(shipped.get(ref, Path(ref))) for task, ref in files.items()}
-
-
-def hash_of(path: Path) -> str:
-    """The first digits of a file's hash."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); choose other `demos`") from None
-
-
-def write_sweep(store: Store, about: About, cells: list[Cell]) -> None:
-    """`sweep.json`."""
-    content = {"format": FORMAT} | asdict(about) | {"cells": {cell.name: cell.as_json() for cell in cells}}
-    store.write("sweep.json", json.dumps(content, indent=1) + "\n")
-
-
-def read_sweep(text: str, where: str) -> tuple[About, list[Cell]]:
-    """What `sweep.json` says of the sweep, and its cells."""
-    content = as_dict(text)
-    try:
-        if content["format"] != FORMAT:
-            raise InputError(f"{where}/sweep.json is of another version of valuedice; choose another `out`")
-        about = {entry.name: content[entry.name] for entry in fields(About)}
-        if not fits(about, About):
-            raise ValueError("not what a sweep is")
-        return About(**about), [cell_of(cell) for cell in content["cells"].values()]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise InputError(f"{where}/sweep.json has unexpected content; choose another `out`") from None
-
-
-def merged(old: list[Cell], new: list[Cell], where: str, extend: bool) -> list[Cell]:
-    """The cells of a sweep that goes on. A cell that has begun never changes, but it may become longer."""
-    before, now = {cell.name: cell for cell in old}, {cell.name: cell for cell in new}
-    both = before.keys() & now.keys()
-    changed = [name for name in now if name in both and now[name].differences(before[name])]
-    differences = [line for name in changed for line in now[name].differences(before[name])]
-    differences += [f"{name} is new" for name in now if name not in before]
-    differences += [f"{name} is gone" for name in before if name not in now]
-    fatal = [name for name in changed if not now[name].only_longer(before[name])]
-    if fatal or (differences and not extend):
-        more = f"; and {len(differences) - 8} more" if len(differences) > 8 else ""
-        advice = "choose another `out`" if fatal else "add these with `extend`, or choose another `out`"
-        raise InputError(f"the suite has changed since {where} began: {'; '.join(differences[:8])}{more}; {advice}")
-    kept = [now.get(name, cell) for name, cell in before.items()]
-    return kept + [cell for cell in new if cell.name not in before]

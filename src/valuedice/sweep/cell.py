@@ -8,6 +8,7 @@ from typing import Any
 
 from valuedice.algorithms import ALGORITHMS, AnyAlgorithm, preset_of
 from valuedice.algorithms.settings import settings_of, with_settings
+from valuedice.envs.make import file_name
 from valuedice.training.config import TrainConfig
 from valuedice.training.json_types import fits
 
@@ -50,10 +51,9 @@ class Cell:
     @property
     def name(self) -> str:
         """The name of the run folder."""
-        task = self.task.replace(":", "-").replace("/", "-")
         data = [] if self.algorithm == RING else [f"{self.episodes or 'all'}ep"]
         data += [] if self.subsample == 1 else [f"every{self.subsample}"]
-        return "-".join([task, *data, self.contestant, f"seed{self.seed}"])
+        return "-".join([file_name(self.task), *data, self.contestant, f"seed{self.seed}"])
 
     def built(self) -> tuple[AnyAlgorithm, TrainConfig]:
         """The algorithm and the run, as `train` takes them."""
@@ -83,20 +83,16 @@ class Cell:
         """As `sweep.json` holds it."""
         return asdict(self)
 
-    def differences(self, old: Cell) -> list[str]:
-        """How the cell has changed, apart from where its demonstrations are."""
+    def changes(self, old: Cell) -> dict[str, tuple[Any, Any]]:
+        """What has changed, before and now, apart from where the demonstrations are."""
         now, before = self._flat(), old._flat()
-        return [
-            f"{self.name}: {key} was {before.get(key)}, now {now.get(key)}"
-            for key in sorted(now.keys() | before.keys())
-            if now.get(key) != before.get(key)
-        ]
+        keys = sorted(now.keys() | before.keys())
+        return {key: (before.get(key), now.get(key)) for key in keys if now.get(key) != before.get(key)}
 
     def only_longer(self, old: Cell) -> bool:
         """Whether the run can go on from the old one: nothing that decides what is learned has changed."""
-        now, before = self._flat(), old._flat()
-        changed = {key for key in now.keys() | before.keys() if now.get(key) != before.get(key)}
-        return changed <= {"steps", "updates", "eval_every", "checkpoint_seconds"} and self.total >= old.total
+        harmless = {"steps", "updates", "eval_every", "checkpoint_seconds"}
+        return self.changes(old).keys() <= harmless and self.total >= old.total
 
     def _flat(self) -> dict[str, Any]:
         flat = json.loads(json.dumps(self.as_json()))

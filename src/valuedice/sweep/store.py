@@ -164,12 +164,8 @@ class UrlStore:
 
     def locked(self) -> AbstractContextManager[object]:
         """A URL cannot be locked; a sweep that goes on shows in its status."""
-        try:
-            status: Any = json.loads(self.read("status.json") or "{}")
-            quiet = status.get("over", True) or time.time() - status["time"] > QUIET_SECONDS
-        except (ValueError, KeyError, TypeError, AttributeError):
-            quiet = True
-        if not quiet:
+        status = as_dict(self.read("status.json"))
+        if not status.get("over", True) and time.time() - float(status.get("time") or 0) < QUIET_SECONDS:
             raise InputError(f"another sweep is using {self.url}; wait for it, or half a minute if it has died")
         return nullcontext()
 
@@ -218,6 +214,15 @@ class Packed:
             # The run goes on: the next copy replaces this one.
             warnings.warn(f"a copy of the run was not sent: {error}", stacklevel=2)
         self._due = time.monotonic() + SEND_SECONDS
+
+
+def as_dict(text: str | None) -> dict[str, Any]:
+    """JSON that should be an object; anything else, such as a damaged file, is nothing."""
+    try:
+        content = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def store_of(out: str) -> Store:

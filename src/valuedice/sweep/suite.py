@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import product
@@ -15,6 +16,7 @@ from typing import Any, NoReturn, get_type_hints
 from valuedice.algorithms import ALGORITHMS, preset_of
 from valuedice.algorithms.settings import settings_of
 from valuedice.demos import shipped_demos
+from valuedice.envs.make import file_name
 from valuedice.errors import InputError
 from valuedice.sweep.cell import NOT_SETTINGS, RING, Cell
 from valuedice.training.config import TrainConfig
@@ -78,6 +80,8 @@ class Suite:
         self._check_keys(self.content, KEYS, "")
         tasks = self._tasks()
         common = self._typed("settings", dict[str, Any], {})
+        self._check_keys(common, run_settings(), "settings")
+        self._check_types(common, run_settings(), "settings")
         contestants = self._typed("contestants", dict[str, Any], {})
         if not contestants:
             self._refuse("no contestants; add a table such as [contestants.value-dice]")
@@ -87,7 +91,7 @@ class Suite:
             for label, title, own in self._variants(name, content):
                 some: list[Cell] = []
                 for task in tasks:
-                    settings = self._settings(task, common | tasks[task], own, given, name)
+                    settings = self._settings(task, common | tasks[task], own, given)
                     for episodes, every in product(self._several("episodes"), self._several("subsample")):
                         cell = Cell(
                             task, label, title, own["algorithm"], own["preset"], episodes, every or 1, 0, settings
@@ -98,7 +102,7 @@ class Suite:
         return self._checked(cells, given)
 
     def _settings(
-        self, task: str, inherited: dict[str, Any], own: dict[str, Any], given: Overrides, table: str
+        self, task: str, inherited: dict[str, Any], own: dict[str, Any], given: Overrides
     ) -> dict[str, Any]:
         """The settings of a contestant on a task."""
         if own["algorithm"] == RING:
@@ -122,12 +126,9 @@ class Suite:
 
     def _checked(self, cells: list[Cell], given: Overrides) -> list[Cell]:
         """Refuses what only the whole grid shows."""
-        names = [cell.name for cell in cells]
-        twice = (
-            next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
-        )
-        if twice is not None:
-            self._refuse(f"two runs would be named {twice}; give them different contestants, or list a value once")
+        [(name, count)] = Counter(cell.name for cell in cells).most_common(1)
+        if count > 1:
+            self._refuse(f"two runs would be named {name}; give them different contestants, or list a value once")
         for unit in ("steps", "updates"):
             if getattr(given, unit) is not None and not any(unit in cell.settings for cell in cells):
                 raise InputError(f"no run of {self.name} counts {unit}; omit `{unit}`")
@@ -136,7 +137,7 @@ class Suite:
     def _demos(self, task: str, ref: str | None, folder: Path | None) -> str:
         """The demonstrations of a task: in the folder that the user names, else as the suite says, else shipped."""
         if folder is not None:
-            path = folder / f"{task.replace(':', '-').replace('/', '-')}.npz"
+            path = folder / f"{file_name(task)}.npz"
             if not os.path.isfile(path):
                 raise InputError(f"no demonstrations of {task} in {folder}: {path} does not exist; add that file")
             return str(path.resolve())
@@ -186,9 +187,6 @@ class Suite:
         known = {} if algorithm == RING else run_settings() | settings_of(preset_of(algorithm, preset))
         self._check_keys(content, {"algorithm", "preset", *known}, "contestants", name)
         self._check_keys(varied, known, "contestants", name, "vary")
-        common = self._typed("settings", dict[str, Any], {})
-        self._check_keys(common, run_settings(), "settings")
-        self._check_types(common, run_settings(), "settings")
         self._check_types(content, known, "contestants", name)
         for values in product(*varied.values()):
             chosen = dict(zip(varied, values, strict=True))

@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from valuedice.sweep.board import Board, Entry
+from valuedice.sweep.board import STATES, Board, Entry, counted
+from valuedice.sweep.store import QUIET_SECONDS
 
 COLOURS = {"running": "cyan", "waiting": "dim", "stopped": "yellow", "failed": "red", "finished": "green"}
 SHOWN = 12
@@ -54,9 +55,8 @@ class Screen:
         """A run is over, for now or for good."""
         entry = self.board.entries[name]
         about = entry.error or (f"return {entry.result}" if entry.result else "")
-        states = ", ".join(f"{count} {state}" for state, count in self.board.counts().items())
         state = {"waiting": "will be tried again"}.get(entry.state, entry.state)
-        self._say(f"{name}: {state}{f' ({about})' if about else ''}; {states}")
+        self._say(f"{name}: {state}{f' ({about})' if about else ''}; {counted(self.board.entries)}")
 
     def _say(self, line: str) -> None:
         if self._live is None and not self.quiet:
@@ -65,8 +65,7 @@ class Screen:
 
 def table(entries: dict[str, Entry], remaining: float | None, *, everything: bool = False) -> Group:
     """The runs that go on, those that failed, and as many of the others as fit."""
-    order = ("running", "failed", "stopped", "waiting", "finished")
-    names = sorted(entries, key=lambda name: order.index(entries[name].state))
+    names = sorted(entries, key=lambda name: STATES.index(entries[name].state))
     shown = names if everything else names[:SHOWN]
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("run", "", "", "rate", "left", "return"):
@@ -94,12 +93,10 @@ def done(entry: Entry) -> float:
 
 def footer(entries: dict[str, Entry], remaining: float | None, hidden: int) -> str:
     """The whole sweep in one line."""
-    counts = {state: sum(entry.state == state for entry in entries.values()) for state in COLOURS}
-    parts = [f"{count} {state}" for state, count in counts.items() if count]
     total = sum(entry.total or 1 for entry in entries.values())
     share = sum(done(entry) for entry in entries.values()) / max(total, 1)
-    about = f"{len(entries)} run{'' if len(entries) == 1 else 's'}: {', '.join(parts)}; {share:.0%}"
-    if remaining is not None and (counts["running"] or counts["waiting"]):
+    about = f"{len(entries)} run{'' if len(entries) == 1 else 's'}: {counted(entries)}; {share:.0%}"
+    if remaining is not None and any(entry.state in ("running", "waiting") for entry in entries.values()):
         about += f", about {clock(remaining)} left"
     return about + (f"; {hidden} not shown" if hidden else "")
 
@@ -121,6 +118,6 @@ def status(content: dict[str, Any]) -> tuple[Group, str]:
     note = ""
     if content["over"]:
         note = "the sweep has ended"
-    elif age > 30:
+    elif age > QUIET_SECONDS:
         note = f"the sweep has not been heard of for {clock(age)}: it has died or is paused"
     return table(entries, None if note else content["remaining"], everything=True), note
