@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from valuedice.algorithms import BC, DAC, GAIL, PPO, SAC, Algorithm, Diagnosis, DualDICE, ValueDICE
     from valuedice.demos import Demos, Episode, load_demos
+    from valuedice.energy import distance
     from valuedice.envs.episodes import evaluate
     from valuedice.envs.recording import collect_demos
     from valuedice.errors import DivergenceError, InputError, Interrupted
@@ -41,6 +42,7 @@ _HOMES = {
     "TrainConfig": "training.config",
     "ValueDICE": "algorithms",
     "collect_demos": "envs.recording",
+    "distance": "energy",
     "evaluate": "envs.episodes",
     "load_demos": "demos",
     "load_policy": "policy",
@@ -52,7 +54,7 @@ _HOMES = {
 __all__ = [  # noqa: RUF022
     "ValueDICE", "BC", "DAC", "DualDICE", "GAIL", "PPO", "SAC", "Algorithm", "Diagnosis",
     "train", "train_expert", "load_run", "Run", "TrainConfig", "Progress", "Logger",
-    "load_demos", "collect_demos", "Demos", "Episode",
+    "load_demos", "collect_demos", "distance", "Demos", "Episode",
     "evaluate", "load_policy", "Policy",
     "InputError", "DivergenceError", "Interrupted", "__version__",
 ]  # fmt: skip

@@ -32,6 +32,7 @@ Imitation learning from a few demonstrations, without rewards.
   demos inspect [REF]         show what a demonstration file holds, and what is wrong with it
   demos convert REF OUT       write demonstrations in this library's own format
   demos collect               record demonstrations with a policy
+  demos distance A B          measure how far recording A is from B, without rewards
   sweep SUITE                 make a grid of runs, on the cores of this machine or on a Ray cluster
   report RUNS ...             tables, figures and a web page of finished runs
   ring                        solve the paper's Ring MDP exactly: figures and numbers
@@ -49,6 +50,7 @@ COMMANDS = {
     "demos inspect": "demos:inspect_command",
     "demos convert": "demos:convert_command",
     "demos collect": "demos:collect_command",
+    "demos distance": "demos:distance_command",
     "report": "report:report_command",
     "ring": "ring:ring_command",
     "bench": "bench:bench_command",

@@ -10,8 +10,9 @@ import pytest
 from commanding import ENDS, ROWS, pendulum, store
 from tasks import box, linear_policy
 
-from valuedice import load_demos
+from valuedice import distance, load_demos
 from valuedice.demos import shipped_demos
+from valuedice.energy import Reference
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -99,3 +100,38 @@ def test_what_cannot_be_recorded_is_refused(refused):
     assert "--noise is 1.0; it must be at least 0 and below 1" in refused(*command, "--noise", 1)
     assert "no policy at nobody" in refused(*command, "--policy", "nobody")
     assert "no function 'nowhere:act'" in refused(*command, "--policy", "nowhere:act")
+
+
+def test_the_distance_of_two_recordings_is_one_line(run):
+    store("other.npz", actions=np.ones((ROWS, 1)))
+    store("mine.npz")
+    result = run("demos", "distance", "other.npz", "mine.npz")
+    expected = distance(load_demos("other.npz"), load_demos("mine.npz"))
+    line = f"distance of other.npz from mine.npz: {expected:.4g} (noise floor of mine.npz: unknown: too few rows)\n"
+    assert (result.code, result.out, result.err) == (0, line, "")
+    floor = Reference(load_demos("cartpole")).floor
+    line = f"distance of cartpole from cartpole: 0 (noise floor of cartpole: {floor:.4g})\n"
+    assert run("demos", "distance", "cartpole", "cartpole").out == line
+
+
+def test_the_distance_of_recordings_of_authors_depends_on_what_dones_are(run):
+    rows = pendulum()
+    arrays = {"states": rows["observations"], "next_states": rows["next_observations"], "actions": rows["actions"]}
+    for name, ends in (("three", ENDS), ("six", np.array([0, 0, 0, 0, 0, 1], bool))):
+        np.savez(f"{name}.npz", **arrays, dones=ends)
+    command = ("demos", "distance", "three.npz", "six.npz", "--dones-are")
+    assert run(*command, "truncated").out.startswith("distance of three.npz from six.npz: 0 ")
+    # Two times three steps of six are in the absorbing state.
+    assert not run(*command, "terminated").out.startswith("distance of three.npz from six.npz: 0 ")
+
+
+def test_recordings_that_cannot_be_compared_are_refused(refused):
+    store()
+    command = ("demos", "distance", "demos.npz")
+    assert "missing: A, B; see valuedice demos distance --help" in refused("demos", "distance")
+    assert "no demonstrations at nowhere.npz" in refused(*command, "nowhere.npz")
+    assert "demos.npz: observations have 3 features, those of " in refused(*command, "cartpole")
+    store("discrete.npz", actions=np.zeros(ROWS, np.int64))
+    assert "actions are of 1 dimensions, those of discrete.npz are discrete" in refused(*command, "discrete.npz")
+    store("broken.npz", actions=np.full((ROWS, 1), np.nan))
+    assert "broken.npz: actions holds NaN at row 0" in refused(*command, "broken.npz")

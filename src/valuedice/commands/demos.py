@@ -1,4 +1,4 @@
-"""`valuedice demos inspect`, `convert` and `collect`."""
+"""`valuedice demos inspect`, `convert`, `collect` and `distance`."""
 
 from __future__ import annotations
 
@@ -65,6 +65,18 @@ class CollectOptions:
     actions are discrete."""
 
 
+@dataclass(frozen=True)
+class DistanceOptions:
+    """Measure how far the behaviour in one recording is from that in another, without rewards (energy distance)."""
+
+    a: Annotated[Positional[str], tyro.conf.arg(metavar="A")]
+    """The recording to measure: the name of shipped demonstrations, or the path of an .npz file."""
+    b: Annotated[Positional[str], tyro.conf.arg(metavar="B")]
+    """The reference, which sets the scale: likewise."""
+    dones_are: DonesAre | None = None
+    """What `dones` means in the authors' file format."""
+
+
 def inspect_command(args: list[str]) -> int:
     """`valuedice demos inspect [REF]`."""
     options = parse(InspectOptions, "demos inspect", args)
@@ -107,6 +119,20 @@ def collect_command(args: list[str]) -> int:
     # A function of the user's own is found where the command is run.
     sys.path.insert(0, "")
     return save_new(collect_demos(**arguments), out)
+
+
+def distance_command(args: list[str]) -> int:
+    """`valuedice demos distance A B`."""
+    options = parse(DistanceOptions, "demos distance", args)
+    from valuedice.demos import load_demos
+    from valuedice.energy import Reference
+
+    recording, demos = (load_demos(ref, dones_are=options.dones_are) for ref in (options.a, options.b))
+    reference = Reference(demos)
+    found, floor = reference.distance(recording), reference.floor
+    scale = "unknown: too few rows" if floor is None else f"{floor:.4g}"
+    say(f"distance of {options.a} from {options.b}: {found:.4g} (noise floor of {options.b}: {scale})")
+    return 0
 
 
 def save_new(demos: Demos, out: Path) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
+from valuedice.demos.episodes import Episode
 from valuedice.envs.fit import check_fit
 from valuedice.envs.make import EnvRef, env_name, limit_time, make_env, task_spec
 from valuedice.errors import InputError
@@ -49,12 +50,29 @@ def play(act: Act, envs: Sequence[gym.Env[Any, Any]], seeds: Iterable[int]) -> I
         running = still
 
 
+def recorded(steps: Sequence[Step]) -> Episode:
+    """The steps of one episode as it would be demonstrated."""
+    columns = zip(*((step.obs, step.action, step.next_obs, step.reward) for step in steps), strict=True)
+    observations, actions, next_observations, rewards = map(np.asarray, columns)
+    if np.issubdtype(actions.dtype, np.floating):
+        actions = actions.astype(np.float32)
+    return Episode(
+        observations.astype(np.float32),
+        actions,
+        next_observations.astype(np.float32),
+        rewards.astype(np.float32),
+        steps[-1].terminated,
+    )
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Undiscounted returns and lengths, one for each episode."""
 
     returns: np.ndarray
     lengths: np.ndarray
+    episodes: tuple[Episode, ...] = field(default=(), repr=False)
+    """What the policy did, as it would be demonstrated."""
 
     @property
     def mean(self) -> float:
@@ -68,12 +86,13 @@ class Evaluation:
 
 
 def measure(act: Act, envs: Sequence[gym.Env[Any, Any]], seeds: Iterable[int]) -> Evaluation:
-    """Returns and lengths of one episode of each environment."""
-    returns, lengths = [0.0] * len(envs), [0] * len(envs)
+    """One episode of each environment."""
+    steps: list[list[Step]] = [[] for _ in envs]
     for step in play(act, envs, seeds):
-        returns[step.env] += step.reward
-        lengths[step.env] += 1
-    return Evaluation(np.array(returns), np.array(lengths))
+        # A copy, because a function may return the same array each time.
+        steps[step.env].append(step._replace(action=np.array(step.action)))
+    returns = np.array([sum(step.reward for step in episode) for episode in steps])
+    return Evaluation(returns, np.array([len(episode) for episode in steps]), tuple(map(recorded, steps)))
 
 
 class Evaluator:

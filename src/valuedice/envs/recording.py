@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from valuedice.demos.episodes import Demos, Episode
-from valuedice.envs.episodes import check_least, play
+from valuedice.envs.episodes import check_least, measure
 from valuedice.envs.fit import check_fit
 from valuedice.envs.make import EnvRef, env_name, limit_time, make_env, task_spec
 from valuedice.errors import InputError
@@ -108,19 +108,5 @@ def checked(act: Actor, obs: np.ndarray, shape: tuple[int, ...] | None) -> Any:
 
 def record(act: Actor, env: gym.Env[Any, Any], seed: int) -> Episode:
     """One episode, from reset to its end."""
-    shape, terminated = env.action_space.shape, False
-    rows: list[tuple[np.ndarray, np.ndarray, np.ndarray, float]] = []
-    for step in play(lambda obs, _: [checked(act, obs[0], shape)], [env], [seed]):
-        # A copy, because a function may return the same array each time.
-        rows.append((step.obs, np.array(step.action), step.next_obs, step.reward))
-        terminated = step.terminated
-    observations, actions, next_observations, rewards = (np.asarray(column) for column in zip(*rows, strict=True))
-    if np.issubdtype(actions.dtype, np.floating):
-        actions = actions.astype(np.float32)
-    return Episode(
-        observations.astype(np.float32),
-        actions,
-        next_observations.astype(np.float32),
-        rewards.astype(np.float32),
-        terminated,
-    )
+    shape = env.action_space.shape
+    return measure(lambda obs, _: [checked(act, obs[0], shape)], [env], [seed]).episodes[0]
