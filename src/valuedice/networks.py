@@ -81,9 +81,14 @@ def state_actions(obs: Array, action: Array) -> Array:
     return jnp.concatenate([obs, action], axis=-1)
 
 
-def critic(params: Params, row: Array) -> Array:
+def critic(params: Params, row: Array, *, standardize: bool = False) -> Array:
     """ν, or the logit of a discriminator, at one row [s, a]."""
-    return mlp(params, row)[0]
+    return mlp(params, row, standardize=standardize)[0]
+
+
+def follow(target: Any, online: Any, rate: float) -> Any:
+    """Moves target networks towards the online ones (exponential moving average)."""
+    return jax.tree.map(lambda slow, fast: slow + rate * (fast - slow), target, online)
 
 
 def map_rows(function: Callable[..., Any], *rows: Array | None, chunked: bool = False) -> Any:
@@ -155,6 +160,15 @@ def gaussian_policy(params: Params, obs: Array) -> TanhGaussian:
     return TanhGaussian(location, log_std)
 
 
+def spread_of(params: Params, obs: Array) -> TanhGaussian:
+    """π(·|s) with a gradient for its spread alone: the mean, and the features below both, stay as they are."""
+    frozen = jax.lax.stop_gradient(params)
+    return TanhGaussian(
+        location=gaussian_policy(frozen, obs).location,
+        log_std=gaussian_policy([*frozen[:-1], params[-1]], obs).log_std,
+    )
+
+
 def categorical_policy(params: Params, obs: Array) -> Categorical:
     """π(·|s) for discrete actions."""
     return Categorical(mlp(params, obs[:-1]))
@@ -167,17 +181,26 @@ def log_likelihood(params: Params, spec: Spec, obs: Array, action: Array, clip: 
     return jax.vmap(lambda row, taken: gaussian_policy(params, row).log_prob(taken, clip))(obs, action)
 
 
+def squared_error(params: Params, obs: Array, action: Array) -> Array:
+    """‖a - tanh(location)‖² of each row: how far the mean action is from the action taken."""
+    return jax.vmap(lambda row, taken: jnp.sum((gaussian_policy(params, row).mode() - taken) ** 2))(obs, action)
+
+
 def expected_value(
-    value: Callable[[Array], Array], actor: Params, obs: Array, noise: Array | None
+    value: Callable[[Array], Array], actor: Params, obs: Array, noise: Array | None, moves: Array | None = None
 ) -> tuple[Array, Array]:
     """E_{a~π(·|s)} value([s, a]) of one row, and the action for the gradient penalty. With `noise`, both use one
     reparameterised action. Without, the expectation over discrete actions is exact, and the penalty uses π(·|s) as
-    the action. In the absorbing state the action is fixed: no gradient reaches π."""
+    the action. In the absorbing state the action is fixed: no gradient reaches π, nor where `moves` is False."""
     absorbing = obs[-1] > 0.5
+
+    def free(action: Array) -> Array:
+        return action if moves is None else jnp.where(moves, action, jax.lax.stop_gradient(action))
+
     if noise is not None:
-        action = jnp.where(absorbing, 0.0, gaussian_policy(actor, obs).sample(noise))
+        action = jnp.where(absorbing, 0.0, free(gaussian_policy(actor, obs).sample(noise)))
         return value(jnp.concatenate([obs, action])), action
-    probs = categorical_policy(actor, obs).probs()
+    probs = free(categorical_policy(actor, obs).probs())
     # In the absorbing state all candidates are the fixed action, and any weights give its value.
     actions = jnp.where(absorbing, 0.0, jnp.eye(probs.size))
     values = jax.vmap(lambda action: value(jnp.concatenate([obs, action])))(actions)

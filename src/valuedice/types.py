@@ -154,6 +154,8 @@ class Pace:
     """Standard deviation of the noise on the mean action while collecting; None samples from the policy."""
     rollout: tuple[int, int] | None = None
     """Length in time and number of environments of a rollout, for an algorithm that learns on policy."""
+    warm_start: int = 0
+    """Updates of behavioural cloning before the first step."""
 
     @property
     def environments(self) -> int:

@@ -42,10 +42,50 @@ def test_the_likeliest_categorical_policy_has_the_frequencies_of_the_data():
 def test_the_likeliest_gaussian_policy_has_the_moments_of_the_data_before_the_tanh():
     before = np.array([-0.2, 0.0, 0.3, 0.9])
     rows = one_state_rows(GAUSSIAN, np.tanh(before)[:, None])
-    state = learned(BC(lr=3e-3, hidden=(8,)), GAUSSIAN, rows, 3_000)
+    state = learned(BC(loss="likelihood", lr=3e-3, hidden=(8,)), GAUSSIAN, rows, 3_000)
     policy = gaussian_policy(state.actor, jnp.asarray(only_state(GAUSSIAN)))
     assert_allclose(policy.location[0], before.mean(), atol=1e-3)
     assert_allclose(np.exp(policy.log_std[0]), before.std(), atol=1e-3)
+
+
+def test_the_squared_error_finds_the_mean_action_and_the_likeliest_spread_around_it():
+    actions = np.array([-0.5, 0.1, 0.4, 0.8])
+    state = learned(BC(lr=3e-3, hidden=(8,)), GAUSSIAN, one_state_rows(GAUSSIAN, actions[:, None]), 3_000)
+    policy = gaussian_policy(state.actor, jnp.asarray(only_state(GAUSSIAN)))
+    assert_allclose(policy.mode()[0], actions.mean(), atol=1e-3)
+    # Given its location, the likeliest variance is the mean square of what is left before the tanh.
+    spread = np.sqrt(np.mean((np.arctanh(actions) - np.arctanh(actions.mean())) ** 2))
+    assert_allclose(np.exp(policy.log_std[0]), spread, atol=2e-3)
+
+
+def test_what_the_mean_learns_does_not_depend_on_the_spread():
+    rows = one_state_rows(GAUSSIAN, np.array([[-0.5], [0.1], [1.0]]))
+    states = [learned(BC(hidden=(8,), action_clip=clip), GAUSSIAN, rows, 50) for clip in (1e-6, 0.5)]
+    means, spreads = (
+        [getattr(gaussian_policy(state.actor, jnp.asarray(only_state(GAUSSIAN))), name) for state in states]
+        for name in ("location", "log_std")
+    )
+    assert_array_equal(*means)
+    assert_array_equal(states[0].actor[0].kernel, states[1].actor[0].kernel)
+    assert abs(spreads[0] - spreads[1]) > 1e-2
+
+
+def test_the_step_decays_along_a_cosine():
+    algorithm = BC(decay_updates=100)
+    left = [float(algorithm.decay(jnp.asarray(updates))) for updates in (0, 50, 100, 500)]
+    assert_allclose(left, [1, 0.5, 0, 0], atol=1e-6)
+
+
+def test_noise_disturbs_observations_but_not_the_absorbing_mark():
+    # The policy sees only noise: what it learns about the observation is nothing but the mean action.
+    actions = np.array([[-0.5], [0.7]])
+    rows = one_state_rows(GAUSSIAN, actions)._replace(obs=np.array([[-0.01, 0.0], [0.01, 0.0]]))
+    plain, noisy = (
+        learned(BC(lr=3e-3, hidden=(16,), observation_noise=noise), GAUSSIAN, rows, 2_000) for noise in (0.0, 3.0)
+    )
+    for state, expected in ((plain, actions[:, 0]), (noisy, [0.1, 0.1])):
+        modes = [gaussian_policy(state.actor, jnp.asarray(obs)).mode()[0] for obs in rows.obs]
+        assert_allclose(modes, expected, atol=0.15)
 
 
 @pytest.mark.parametrize("clip", [1e-1, 1e-3])

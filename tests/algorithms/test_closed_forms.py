@@ -13,7 +13,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sample_rows import random_batch
 
-from valuedice.algorithms.value_dice import ValueDICE, bellman_residual, dice_objective, residual_terms
+from valuedice.algorithms.dice import (
+    bellman_residual,
+    dice_objective,
+    initial_term,
+    residual_terms,
+    telescoped_term,
+)
+from valuedice.algorithms.value_dice import ValueDICE
 from valuedice.losses import gradient_penalty, orthogonal_penalty
 from valuedice.networks import Dense, TanhGaussian, log_tanh_slope
 from valuedice.types import Spec
@@ -68,9 +75,10 @@ class MDP:
         """J with every expectation exact, that over s′ included."""
         value = jnp.sum(jax.nn.softmax(logits) * nu, axis=1)
         x = bellman_residual(nu, jnp.asarray(self.transition) @ value, GAMMA).ravel()
-        tables = {"expert": self.occupancy(self.expert), "initial": self.initial, "replay": self.replay}
+        tables = {"expert": self.occupancy(self.expert), "replay": self.replay}
         weights = {f"{name}_weight": jnp.asarray(table) for name, table in tables.items()}
-        return dice_objective(x, value, x, discount=GAMMA, alpha=alpha, **weights)[0]
+        linear = initial_term(value, GAMMA, jnp.asarray(self.initial))
+        return dice_objective(x, linear, x, alpha=alpha, **weights)[0]
 
 
 def softmax(logits):
@@ -149,6 +157,35 @@ def test_the_expert_has_no_gradient_at_its_best_nu(mdp, alpha):
     assert_allclose(gradient, 0, atol=1e-13)
 
 
+@pytest.mark.parametrize("walker", ["policy", "expert", "other"])
+def test_the_linear_term_telescopes_over_the_occupancy_of_any_policy(mdp, nu, walker):
+    policies = {"policy": mdp.policy, "expert": mdp.expert, "other": softmax(np.arange(15.0).reshape(5, 3) % 4)}
+    visits = mdp.occupancy(policies[walker])
+    value = np.sum(mdp.policy * nu, axis=1)
+    here, after = np.repeat(value, 3), (mdp.transition @ value).ravel()
+    telescoped = telescoped_term(jnp.asarray(here), jnp.asarray(after), GAMMA, jnp.asarray(visits))
+    # Both are E x under the occupancy of π itself.
+    own = mdp.occupancy(mdp.policy) @ (nu.ravel() - GAMMA * after)
+    assert abs(own) > 1e-2
+    assert_allclose(telescoped, own)
+    assert_allclose(initial_term(jnp.asarray(value), GAMMA, jnp.asarray(mdp.initial)), own)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_the_policy_becomes_the_experts_whichever_states_weigh_its_gradient(mdp, alpha):
+    # ν* is a cost to go: lowering E ν*(s, π(s)) at every state lowers the KL, whatever the states' weights.
+    own = mdp.occupancy(mdp.policy).reshape(5, 3).sum(1)
+    for weight in (np.full(5, 0.2), np.array([0.6, 0.1, 0.1, 0.1, 0.1]), own):
+        learner = mdp
+        for _ in range(3_000):
+            policy, cost = learner.policy, learner.best_nu(alpha)
+            slope = policy * (cost - np.sum(policy * cost, axis=1, keepdims=True))
+            learner = replace(learner, logits=learner.logits - 2 * weight[:, None] * slope)
+        assert mdp.kl(alpha, mdp.policy) > 0.1
+        assert learner.kl(alpha, learner.policy) < 1e-4
+        assert_allclose(learner.policy, mdp.expert, atol=0.02)
+
+
 @ALPHAS
 def test_a_constant_added_to_nu_changes_nothing(mdp, nu, alpha):
     assert_allclose(mdp.objective(nu + 7, mdp.logits, alpha), mdp.objective(nu, mdp.logits, alpha))
@@ -156,7 +193,7 @@ def test_a_constant_added_to_nu_changes_nothing(mdp, nu, alpha):
 
 def test_rows_without_weights_count_alike():
     x, initial, replay = jnp.array([0.0, 1.0, 3.0]), jnp.array([2.0, 4.0]), jnp.array([-1.0, 5.0])
-    value, log_term = dice_objective(x, initial, replay, discount=GAMMA, alpha=0.25)
+    value, log_term = dice_objective(x, initial_term(initial, GAMMA), replay, alpha=0.25)
     log_mean = np.log(0.75 * np.mean(np.exp(x)) + 0.25 * np.mean(np.exp(replay)))
     assert_allclose(log_term, log_mean)
     assert_allclose(value, log_mean - 0.75 * 0.1 * 3 - 0.25 * 2)
@@ -165,10 +202,11 @@ def test_rows_without_weights_count_alike():
 @pytest.mark.parametrize("huge", [1e30, jnp.inf, -jnp.inf])
 @ALPHAS
 def test_rows_of_zero_weight_cannot_matter(huge, alpha):
-    weights = {f"{name}_weight": jnp.array([0.5, 0.5, 0.0]) for name in ("expert", "initial", "replay")}
+    weight = jnp.array([0.5, 0.5, 0.0])
 
     def value(rows):
-        return dice_objective(*rows, discount=GAMMA, alpha=alpha, **weights)[0]
+        linear = initial_term(rows[1], GAMMA, weight)
+        return dice_objective(rows[0], linear, rows[2], alpha=alpha, expert_weight=weight, replay_weight=weight)[0]
 
     finite = jnp.array([[1.0, 2.0, 0.0], [3.0, 4.0, 0.0], [5.0, 6.0, 0.0]])
     large = finite.at[:, 2].set(huge)
@@ -178,9 +216,9 @@ def test_rows_of_zero_weight_cannot_matter(huge, alpha):
 
 
 def test_replay_rows_are_dropped_if_alpha_is_zero_and_large_residuals_do_not_overflow():
-    x, initial = jnp.array([1e4, 1e4]), jnp.array([0.0])
+    x = jnp.array([1e4, 1e4])
     for replay in (None, jnp.array([jnp.inf])):
-        assert_array_equal(dice_objective(x, initial, replay, discount=GAMMA, alpha=0.0), 1e4)
+        assert_array_equal(dice_objective(x, jnp.zeros(()), replay, alpha=0.0), 1e4)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +292,8 @@ def assert_trees_close(left: Any, right: Any) -> None:
 def test_update_steps_both_players_from_the_old_parameters(discrete):
     spec = Spec(3, 2, discrete)
     batch = random_batch(spec, 6)
-    algorithm = ValueDICE(hidden=(8,), nu_lr=1e-1, actor_lr=1e-2, gradient_penalty=0, orthogonal_penalty=0.5)
+    settings: dict[str, Any] = {"hidden": (8,), "nu_lr": 1e-1, "actor_lr": 1e-2}
+    algorithm = replace(ValueDICE.paper(), **settings, gradient_penalty=0, orthogonal_penalty=0.5)
     old = algorithm.init(jax.random.key(0), spec)
     new, _ = algorithm.update(old, batch)
     key_action = jax.random.split(old.key, 3)[1]  # The update's own, so that a′ are the same samples.

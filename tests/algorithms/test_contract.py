@@ -26,7 +26,7 @@ from valuedice.training.stored import rebuilt
 from valuedice.types import Batch, InitialStates, Rollout, Spec, Transition
 
 RETURNS = {"return_mean", "return_std", "expert_return", "normalized_return"}
-COLUMNS = {"step", "updates", "wall_seconds", "kl_estimate"} | RETURNS
+COLUMNS = {"step", "updates", "wall_seconds", "kl_estimate", "distance"} | RETURNS
 CONTINUOUS_ONLY = {"dac", "dual-dice", "sac"}
 ENVS = {"pendulum": "Pendulum-v1", "cartpole": "CartPole-v1"}
 
@@ -38,7 +38,8 @@ def run(name: str, task: str = "pendulum", **options: Any) -> vd.Run:
     algorithm = small(name)
     demos = vd.load_demos(task, episodes=2) if algorithm.data.demos else None
     counted = "updates" if algorithm.pace is None else "steps"
-    settings: dict[str, Any] = {counted: 12, "eval_every": 4, "eval_episodes": 2, "quiet": True} | options
+    settings: dict[str, Any] = {counted: 12, "eval_every": 4, "eval_episodes": 2, "quiet": True, "keep": "last"}
+    settings |= options
     return vd.train(algorithm, demos, ENVS[task], **settings)
 
 
@@ -172,6 +173,8 @@ def test_the_presets_have_the_numbers_of_the_paper():
     assert (dual_dice.nu_lr, dual_dice.zeta_lr, dual_dice.replay_regularization) == (1e-4, 1e-3, 0.1)
     assert dac.discriminator_lr == 1e-3
     policy = ValueDICE.paper()
+    assert (policy.linear_term, policy.policy_gradient) == ("initial", "objective")
+    assert (policy.target_rate, policy.anchor, policy.warm_start, policy.one_sided) == (0, 0, 0, False)
     assert (policy.nu_lr, policy.gradient_penalty, policy.replay_regularization) == (1e-3, 10, 0.1)
     assert (policy.updates_per_step, policy.hidden, policy.initial_states) == (4, (256, 256), "all")
     # Where it is silent, the authors' code.

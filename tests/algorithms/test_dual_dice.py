@@ -16,9 +16,9 @@ from sample_rows import constant, random_batch, random_rows, update
 
 import valuedice as vd
 from valuedice.algorithms import SAC, DualDICE
+from valuedice.algorithms.dice import bellman_residual
 from valuedice.algorithms.dual_dice import State, dual_objective, dual_terms, log_ratio
 from valuedice.algorithms.sac import with_expert_rows
-from valuedice.algorithms.value_dice import bellman_residual
 from valuedice.networks import state_actions
 from valuedice.ring.mdp import NEXT, ONLY_STATE_0, kl_divergence, occupancy, stochastic_expert
 from valuedice.types import Spec

@@ -13,12 +13,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sample_rows import random_obs, random_rows, update
 
-from valuedice.algorithms.value_dice import State, ValueDICE, residual_terms
+from valuedice.algorithms.dice import residual_terms
+from valuedice.algorithms.value_dice import State, ValueDICE
 from valuedice.losses import interpolate
 from valuedice.networks import Dense, Params, expected_value, policy_entropy
 from valuedice.types import Batch, InitialStates, Spec, Transition
 
 GAMMA = 0.9
+PAPER = ValueDICE.paper()
 DISCRETE, GAUSSIAN = Spec(2, 3, discrete=True), Spec(2, 3)
 # Compiled once for all tests of the same settings.
 diagnose = jax.jit(ValueDICE.diagnose, static_argnums=0)
@@ -39,7 +41,7 @@ def rng():
 
 def random_state(rng, spec) -> State:
     """As initialised, but with random biases."""
-    state = ValueDICE(hidden=(8,)).init(jax.random.key(0), spec)
+    state = replace(PAPER, hidden=(8,)).init(jax.random.key(0), spec)
     nu, actor = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), (state.nu, state.actor))
     return replace(state, nu=nu, actor=actor)
 
@@ -167,7 +169,7 @@ def test_diagnose_measures_the_weighted_objective(rng, alpha, replay, share):
     expert = rows_with_end(rng, 4)._replace(weight=weight)
     initial = InitialStates(random_obs(rng, DISCRETE, 2), initial_weight)
     batch = Batch.of(DISCRETE, expert=expert, initial=initial, replay=other if replay else None)
-    measured = diagnose(ValueDICE(discount=GAMMA, replay_regularization=alpha), state, batch)
+    measured = diagnose(replace(PAPER, discount=GAMMA, replay_regularization=alpha), state, batch)
 
     x, x_replay = residuals(state, expert), residuals(state, other)
     mixture = np.append((1 - share) * weight, np.full(3, share / 3))
@@ -186,7 +188,7 @@ def test_diagnose_measures_the_weighted_objective(rng, alpha, replay, share):
 
 
 def test_log_ratio_is_the_residual_less_the_running_mean_of_the_log_terms(rng):
-    algorithm = ValueDICE(discount=GAMMA, replay_regularization=0.0, nu_lr=0.1)
+    algorithm = replace(PAPER, discount=GAMMA, replay_regularization=0.0, nu_lr=0.1)
     state = first = random_state(rng, DISCRETE)
     log_terms = []
     for _ in range(2):
@@ -205,9 +207,9 @@ def test_log_ratio_of_a_gaussian_policy_is_a_mean_over_samples():
     # ν(s, a) = a + 1, and π is symmetric around 0: E ν(s′, a′) = 1, with a deviation near 0.9 of a sample.
     nu = [Dense(jnp.array([[0.0], [0.0], [1.0]]), jnp.ones(1)), Dense(jnp.ones((1, 1)), None)]
     actor = [Dense(jnp.zeros((1, 2)), jnp.array([0.0, 20.0]))]
-    state = replace(ValueDICE().init(jax.random.key(0), Spec(1, 1)), actor=actor, nu=nu)
+    state = replace(PAPER.init(jax.random.key(0), Spec(1, 1)), actor=actor, nu=nu)
     row = Transition(np.zeros((1, 2)), np.array([[0.5]]), np.zeros((1, 2)), np.zeros(1))
-    ratio = log_ratio(ValueDICE(discount=GAMMA), state, row, 4000)
+    ratio = log_ratio(replace(PAPER, discount=GAMMA), state, row, 4000)
     assert_allclose(ratio, [1.5 - GAMMA], atol=0.06)
 
 
@@ -240,9 +242,7 @@ def test_interpolation_without_replay_mixes_each_expert_row_with_another(rng):
 def test_penalised_rows_are_those_of_the_residual(rng, spec):
     state, batch = random_state(rng, spec), batch_of(rng, spec)
     terms = jax.jit(residual_terms, static_argnums=2)(state.nu, state.actor, spec, batch, state.key, GAMMA)
-    for source, rows, x in zip(
-        [batch.expert, batch.replay], terms.rows, [terms.x_expert, terms.x_replay], strict=True
-    ):
+    for source, rows, x in zip([batch.expert, batch.replay], terms.rows, terms.x, strict=True):
         now, after = np.split(np.asarray(rows), 2)
         assert_array_equal(now, np.append(source.obs, source.action, axis=1))
         assert_array_equal(after[:, :3], source.next_obs)
@@ -250,12 +250,11 @@ def test_penalised_rows_are_those_of_the_residual(rng, spec):
             alive = [policy_probs(state, obs) for obs in source.next_obs[:-1]]
             assert_allclose(after[:, 3:], [*alive, np.zeros(3)])
         else:  # One sample a row, for residual and penalty alike.
-            assert x is not None
             assert_allclose(x, (forward(state.nu, now) - GAMMA * forward(state.nu, after))[:, 0])
 
 
 def test_replay_rows_change_nothing_if_alpha_is_zero(rng):
-    algorithm = ValueDICE(discount=GAMMA, replay_regularization=0.0, nu_lr=0.1)
+    algorithm = replace(PAPER, discount=GAMMA, replay_regularization=0.0, nu_lr=0.1)
     state, batch = random_state(rng, DISCRETE), batch_of(rng)
     states = [update(algorithm, state, each)[0] for each in (batch, batch.without_replay())]
     assert_same_trees(*[(after.nu, after.actor, after.log_partition) for after in states])
@@ -267,7 +266,7 @@ def test_gradient_penalty_enters_by_its_weight(rng):
 
     def slope(weight):
         """The slope of ν's loss in v: Adam's first moment is a tenth of it."""
-        new, metrics = update(ValueDICE(gradient_penalty=weight), old, batch)
+        new, metrics = update(replace(PAPER, gradient_penalty=weight), old, batch)
         assert_allclose(metrics["nu_penalty"], (6 - 1) ** 2)
         return 10 * optax.tree.get(new.nu_opt, "mu")[-1].kernel[0, 0]
 
@@ -280,7 +279,7 @@ def test_gradient_penalty_looks_between_expert_and_replay(rng):
     for rows, value in ((batch.expert, -1.0), (batch.replay, 1.0)):
         rows.obs[:, 0] = rows.next_obs[:, 0] = value
     old = one_unit(random_state(rng, DISCRETE), np.eye(6)[0], 0.0, 3.0)
-    _, metrics = update(ValueDICE(gradient_penalty=7.0), old, batch)
+    _, metrics = update(replace(PAPER, gradient_penalty=7.0), old, batch)
     # 1 where ν is flat, (3 - 1)² where it is steep: some of eight rows are on either side.
     steep = 8 * (metrics["nu_penalty"] - 1) / 3
     assert_allclose(steep, np.round(steep), atol=1e-4)

@@ -20,7 +20,7 @@ def test_the_arithmetic_of_an_update_is_that_of_a_count_on_paper():
     policy = 768 * (2 * sum(actor) + actor[1] + actor[2])
     penalty = 512 * 4 * (nu[0] + nu[1])
     orthogonal = 2 * (17 * 256**2 + 256**3 + 256 * 12**2)
-    counted = sum(product.flops for product in value_dice_products(ValueDICE(), Spec(17, 6)))
+    counted = sum(product.flops for product in value_dice_products(ValueDICE.paper(), Spec(17, 6)))
     assert counted == 2 * (objective + policy + penalty + orthogonal)
 
 

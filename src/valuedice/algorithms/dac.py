@@ -46,6 +46,8 @@ class State:
 class DAC:
     """Discriminator-actor-critic (arXiv:1809.02925): SAC with a discriminator's logit as its reward."""
 
+    warm_start: int = 10_000
+    """Updates of behavioural cloning before anything else."""
     discriminator_lr: float = 1e-3
     """Step size of the discriminator."""
     gradient_penalty: float = 10.0
@@ -63,19 +65,19 @@ class DAC:
 
     def __post_init__(self) -> None:
         check(self, "positive and finite", "discriminator_lr")
-        check(self, "finite and not negative", "gradient_penalty")
+        check(self, "finite and not negative", "gradient_penalty", "warm_start")
         check(self, "at least 0 and below 1", "expert_share")
         check(self, "one or more positive widths", "discriminator_hidden")
 
     @classmethod
     def paper(cls) -> DAC:
         """The settings in the appendix of the ValueDICE paper."""
-        return cls(discriminator_lr=1e-3, expert_share=0.0, sac=sac.PAPER)
+        return cls(warm_start=0, discriminator_lr=1e-3, expert_share=0.0, sac=sac.PAPER)
 
     @property
     def pace(self) -> Pace:
-        """The pace of SAC."""
-        return self.sac.pace
+        """The pace of SAC, from a warm start if there is one."""
+        return replace(self.sac.pace, warm_start=self.warm_start)
 
     @property
     def data(self) -> Data:
@@ -88,6 +90,10 @@ class DAC:
         key, key_discriminator, key_learner = jax.random.split(key, 3)
         discriminator = critic_init(key_discriminator, spec, self.discriminator_hidden)
         return State(discriminator, adam_init(discriminator), self.sac.init(key_learner, spec), key)
+
+    def with_policy(self, state: State, actor: Params) -> State:
+        """The state with this policy in place of its own."""
+        return replace(state, learner=self.sac.with_policy(state.learner, actor))
 
     def reward(self, discriminator: Params, rows: Transition) -> Array:
         """log h - log (1 - h), also in the absorbing state. It can have either sign: -log (1 - h), always positive,

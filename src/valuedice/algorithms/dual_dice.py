@@ -24,9 +24,9 @@ import optax
 from jax import Array
 
 from valuedice.algorithms import sac
+from valuedice.algorithms.dice import initial_term, residual_terms
 from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import MEASURING, check, check_choices
-from valuedice.algorithms.value_dice import residual_terms
 from valuedice.losses import blind_to, gradient_penalty, interpolate, weighted_mean
 from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, map_rows, mlp, state_actions
 from valuedice.types import Batch, Data, Metrics, Pace, Sampling, Spec, Transition
@@ -52,7 +52,7 @@ def dual_objective(
 ) -> Array:
     """(1-α) J_RE + α J_R of the pseudocode. At the saddle point it is 1 - KL of the two mixtures (Equation 19)."""
     expert = weighted_mean(dual_terms(x_expert, log_zeta_expert), expert_weight)
-    expert -= (1 - discount) * weighted_mean(nu_initial, initial_weight)
+    expert -= initial_term(nu_initial, discount, initial_weight)
     if x_replay is None or log_zeta_replay is None or alpha == 0:
         return expert
     replay = weighted_mean(dual_terms(x_replay, log_zeta_replay) - x_replay, replay_weight)
@@ -99,6 +99,8 @@ class State:
 class DualDICE:
     """DualDICE for imitation (source of arXiv:1912.05032): SAC with a learned log density ratio as its reward."""
 
+    warm_start: int = 0
+    """Updates of behavioural cloning before anything else."""
     replay_regularization: float = 0.5
     """Fraction α of replay data in both terms of the objective."""
     nu_lr: float = 1e-3
@@ -123,20 +125,20 @@ class DualDICE:
     def __post_init__(self) -> None:
         check(self, "at least 0 and below 1", "replay_regularization", "expert_share")
         check(self, "positive and finite", "nu_lr", "zeta_lr")
-        check(self, "finite and not negative", "gradient_penalty")
+        check(self, "finite and not negative", "gradient_penalty", "warm_start")
         check(self, "one or more positive widths", "ratio_hidden")
         check_choices(self)
 
     @classmethod
     def paper(cls) -> DualDICE:
         """The settings of the comparison in the paper's source; those of SAC are in the appendix."""
-        ratio = cls(replay_regularization=0.1, nu_lr=1e-4, zeta_lr=1e-3, one_sided=False)
+        ratio = cls(warm_start=0, replay_regularization=0.1, nu_lr=1e-4, zeta_lr=1e-3, one_sided=False)
         return replace(ratio, expert_share=0.0, sac=sac.PAPER)
 
     @property
     def pace(self) -> Pace:
-        """The pace of SAC."""
-        return self.sac.pace
+        """The pace of SAC, from a warm start if there is one."""
+        return replace(self.sac.pace, warm_start=self.warm_start)
 
     @property
     def data(self) -> Data:
@@ -154,15 +156,19 @@ class DualDICE:
         zeta = critic_init(key_zeta, spec, self.ratio_hidden)
         return State(nu, zeta, adam_init(nu), adam_init(zeta), self.sac.init(key_learner, spec), key)
 
+    def with_policy(self, state: State, actor: Params) -> State:
+        """The state with this policy in place of its own."""
+        return replace(state, learner=self.sac.with_policy(state.learner, actor))
+
     def terms(
         self, nu: Params, zeta: Params, learner: sac.State, batch: Batch, key: Array, chunked: bool = False
     ) -> Terms:
         """x = ν - Bπν and log ζ on expert and replay rows."""
-        residuals = residual_terms(nu, learner.actor, learner.spec, batch, key, self.sac.discount, chunked)
+        residuals = residual_terms(nu, learner.actor, learner.spec, batch, key, self.sac.discount, chunked=chunked)
         return Terms(
-            residuals.x_expert,
+            residuals.x[0],
             self.log_zeta(zeta, batch.expert, chunked),
-            residuals.nu_initial,
+            residuals.nu_start[0],
             residuals.x_replay,
             self.log_zeta(zeta, batch.replay, chunked) if batch.replay.size else None,
             residuals.rows,

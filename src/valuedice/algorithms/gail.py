@@ -66,6 +66,8 @@ class GAIL:
     weight in the discounted occupancy.
     """
 
+    warm_start: int = 0
+    """Updates of behavioural cloning before anything else."""
     discriminator_lr: float = 1e-3
     """Step size of the discriminator."""
     discriminator_steps: int = 8
@@ -83,7 +85,7 @@ class GAIL:
 
     def __post_init__(self) -> None:
         check(self, "positive and finite", "discriminator_lr", "discriminator_steps", "discriminator_batch")
-        check(self, "finite and not negative", "gradient_penalty")
+        check(self, "finite and not negative", "gradient_penalty", "warm_start")
         check(self, "one or more positive widths", "discriminator_hidden")
 
     @classmethod
@@ -96,6 +98,7 @@ class GAIL:
         ppo = replace(LEARNER, discount=0.995, trace=0.97, policy_change=0.01, entropy_bonus=0.0, hidden=(100, 100))
         ppo = replace(ppo, rollout=50_000, environments=8, minibatch=250)
         return cls(
+            warm_start=0,
             discriminator_lr=0.01,
             discriminator_steps=1,
             discriminator_batch=50_000,
@@ -108,7 +111,7 @@ class GAIL:
     def pace(self) -> Pace:
         """One update per rollout. Actions are sampled from the policy, without further noise."""
         shape = (self.ppo.rollout // self.ppo.environments, self.ppo.environments)
-        return Pace(1, self.ppo.rollout, 0, self.ppo.rollout, noise=None, rollout=shape)
+        return Pace(1, self.ppo.rollout, 0, self.ppo.rollout, noise=None, rollout=shape, warm_start=self.warm_start)
 
     @property
     def data(self) -> Data:
@@ -120,6 +123,10 @@ class GAIL:
         key, key_ppo, key_discriminator = jax.random.split(key, 3)
         discriminator = critic_init(key_discriminator, spec, self.discriminator_hidden)
         return State(self.ppo.init(key_ppo, spec), discriminator, adam_init(discriminator), key, spec)
+
+    def with_policy(self, state: State, actor: Params) -> State:
+        """The state with this policy in place of its own."""
+        return replace(state, ppo=self.ppo.with_policy(state.ppo, actor))
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """Trains the discriminator on one rollout, then PPO with the new logits as rewards."""

@@ -170,6 +170,10 @@ class PPO:
         scaled = (1 - self.discount) * reward
         return value, advantages(scaled, value, next_value, rollout.ended, self.discount, self.trace)
 
+    def with_policy(self, state: State, actor: Params) -> State:
+        """The state with this policy in place of its own."""
+        return replace(state, actor=actor)
+
     def step(self, state: State, rollout: Rollout, reward: Array, absorbing_reward: Array) -> tuple[State, Metrics]:
         """Some epochs of minibatches on one rollout, with a reward for each row (time × environments)."""
         value, advantage = self.estimate(state.value, rollout, reward, absorbing_reward)

@@ -98,5 +98,14 @@ class Algorithm(Protocol[S]):
         ...
 
 
+@runtime_checkable
+class TakesPolicy(Protocol[S]):
+    """What an algorithm must offer besides, to begin with a warm start (`Pace.warm_start`) or a policy file."""
+
+    def with_policy(self, state: S, actor: Params) -> S:
+        """The initial state with this policy in place of its own."""
+        ...
+
+
 AnyAlgorithm = Algorithm[Any]
 """An algorithm with any type of state."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +27,7 @@ from valuedice.networks import (
     adam_init,
     adam_step,
     critic_init,
+    follow,
     gaussian_policy,
     mlp,
     state_actions,
@@ -75,11 +75,6 @@ def q_values(critics: list[Params], obs: Array, action: Array) -> Array:
     rows = state_actions(obs, action)
     q = partial(mlp, standardize=True)
     return jnp.stack([jax.vmap(partial(q, params))(rows)[:, 0] for params in critics])
-
-
-def follow(target: Any, online: Any, rate: float) -> Any:
-    """Moves target networks towards the online ones (exponential moving average)."""
-    return jax.tree.map(lambda slow, fast: slow + rate * (fast - slow), target, online)
 
 
 def with_expert_rows(batch: Batch, share: float) -> Transition:
@@ -183,6 +178,10 @@ class SAC:
             key=key,
             spec=spec,
         )
+
+    def with_policy(self, state: State, actor: Params) -> State:
+        """The state with this policy in place of its own."""
+        return replace(state, actor=actor)
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """One step with the environment's rewards. After termination there are none, so the value is 0."""

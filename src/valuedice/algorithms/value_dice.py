@@ -16,18 +16,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
-from jax.scipy.special import logsumexp
 
+from valuedice.algorithms.dice import Terms, dice_objective, initial_term, residual_terms, telescoped_term
 from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import MEASURING, check, check_choices
-from valuedice.losses import gradient_penalty, interpolate, orthogonal_penalty, weighted_mean
+from valuedice.losses import gradient_penalty, interpolate, orthogonal_penalty
 from valuedice.networks import (
     Params,
     actor_init,
@@ -35,9 +34,11 @@ from valuedice.networks import (
     adam_step,
     critic,
     critic_init,
-    expected_value,
+    follow,
+    log_likelihood,
     map_rows,
     policy_entropy,
+    squared_error,
     state_actions,
 )
 from valuedice.types import Batch, Data, InitialStates, Metrics, Pace, Sampling, Spec, Transition
@@ -46,82 +47,14 @@ PARTITION_DECAY = 0.99
 """Decay of the running mean of log E e^x over minibatches."""
 
 
-def bellman_residual(nu: Array, nu_next: Array, discount: float) -> Array:
-    """x = ν(s,a) - γ ν(s′,a′): Equation 9, with the one observed s′ in place of the expectation (Section 5.1)."""
-    return nu - discount * nu_next
-
-
-def dice_objective(
-    x_expert: Array,
-    nu_initial: Array,
-    x_replay: Array | None,
-    *,
-    discount: float,
-    alpha: float,
-    expert_weight: Array | None = None,
-    initial_weight: Array | None = None,
-    replay_weight: Array | None = None,
-) -> tuple[Array, Array]:
-    """J with replay data (Equation 18), and its first term alone:
-
-        log E_{(1-α) dE + α dRB} e^x  -  (1-α)(1-γ) E ν(s0, a0)  -  α E_dRB x.
-
-    Without replay data, or with α = 0, this is Equation 12. Weights are the probabilities of the rows; None means
-    equal. Minus the minimum over ν is KL((1-α) dπ + α dRB ‖ (1-α) dE + α dRB) (Equation 19).
-    """
-    log_expert = log_weighted_exp(x_expert, expert_weight)
-    linear = (1 - discount) * weighted_mean(nu_initial, initial_weight)
-    if x_replay is None or alpha == 0:
-        log_term = logsumexp(log_expert)
-        return log_term - linear, log_term
-    log_replay = log_weighted_exp(x_replay, replay_weight)
-    log_term = logsumexp(jnp.concatenate([jnp.log1p(-alpha) + log_expert, jnp.log(alpha) + log_replay]))
-    return log_term - (1 - alpha) * linear - alpha * weighted_mean(x_replay, replay_weight), log_term
-
-
-def log_weighted_exp(x: Array, weight: Array | None) -> Array:
-    """log(weight · e^x) of each row. Rows of zero weight are dropped, however large x is."""
-    if weight is None:
-        return x - jnp.log(x.size)
-    return jnp.where(weight > 0, jnp.log(weight) + x, -jnp.inf)
-
-
-class Terms(NamedTuple):
-    """The values in the objective, and the points for the gradient penalty."""
-
-    x_expert: Array
-    nu_initial: Array
-    x_replay: Array | None
-    rows: list[Array]
-    """For each source of transitions, its rows [s, a] followed by its rows [s′, a′]."""
-
-
-def residual_terms(
-    nu: Params, actor: Params, spec: Spec, batch: Batch, key: Array, discount: float, chunked: bool = False
-) -> Terms:
-    """x = ν(s,a) - γ ν(s′,a′) on expert and replay rows, and ν(s0,a0) on initial states, with a0, a′ ~ π."""
-    sources = [batch.expert, batch.replay] if batch.replay.size else [batch.expert]
-    now = [state_actions(rows.obs, rows.action) for rows in sources]
-    acting = [batch.initial.obs, *[rows.next_obs for rows in sources]]
-    noise = None if spec.discrete else jax.random.normal(key, (sum(map(len, acting)), spec.action_size))
-
-    # Joined rows make one large matrix product, which is faster than several small ones.
-    value = partial(critic, nu)
-    nu_now = split_like(now, map_rows(value, jnp.concatenate(now), chunked=chunked))
-    expected = partial(expected_value, value, actor)
-    nu_acting, actions = map_rows(expected, jnp.concatenate(acting), noise, chunked=chunked)
-    nu_initial, *nu_next = split_like(acting, nu_acting)
-    _, *next_action = split_like(acting, actions)
-
-    x = [bellman_residual(*pair, discount) for pair in zip(nu_now, nu_next, strict=True)]
-    after = [state_actions(*pair) for pair in zip(acting[1:], next_action, strict=True)]
-    rows = [jnp.concatenate(pair) for pair in zip(now, after, strict=True)]
-    return Terms(x[0], nu_initial, x[1] if batch.replay.size else None, rows)
-
-
-def split_like(parts: list[Array], joined: Array) -> list[Array]:
-    """Splits an array into pieces as long as `parts`; undoes `concatenate(parts)`."""
-    return jnp.split(joined, list(accumulate(map(len, parts)))[:-1])
+def anchor_loss(actor: Params, spec: Spec, rows: Transition) -> Array:
+    """How far π is from the expert's actions, as cloning sees it; the absorbing state has none."""
+    if spec.discrete:
+        each = -log_likelihood(actor, spec, rows.obs, rows.action)
+    else:
+        each = squared_error(actor, rows.obs, rows.action)
+    alive = 1 - rows.obs[:, -1]
+    return jnp.sum(alive * each) / jnp.maximum(jnp.sum(alive), 1.0)
 
 
 @jax.tree_util.register_dataclass
@@ -131,6 +64,8 @@ class State:
 
     actor: Params
     nu: Params
+    nu_target: Params
+    """A slow copy of ν, used at s′ if there is a `target_rate`."""
     actor_opt: optax.OptState
     nu_opt: optax.OptState
     log_partition: Array
@@ -146,19 +81,33 @@ class ValueDICE:
 
     discount: float = 0.99
     """Discount factor γ."""
-    replay_regularization: float = 0.1
+    replay_regularization: float = 0.5
     """Fraction α of replay data in both terms of the objective."""
-    nu_lr: float = 1e-3
+    linear_term: Literal["telescoped", "initial"] = "telescoped"
+    """Write the second term as E[ν(s,π) - γ ν(s′,π)] over expert and replay rows, or over initial states."""
+    policy_gradient: Literal["visited", "objective"] = "visited"
+    """Let π lower E ν(s, π(s)) over expert and replay states alike, or follow the gradient of the objective."""
+    target_rate: float = 0.005
+    """Fraction by which a copy of ν, used at s′, follows ν in one update; 0 uses ν itself."""
+    anchor: float = 5.0
+    """Weight of the squared error of the policy's mean action on expert rows (discrete actions: -log π)."""
+    warm_start: int = 10_000
+    """Updates of behavioural cloning before anything else."""
+    nu_lr: float = 3e-4
     """Step size of the critic ν."""
-    actor_lr: float = 1e-5
+    actor_lr: float = 1e-4
     """Step size of the policy."""
-    gradient_penalty: float = 10.0
+    gradient_penalty: float = 1.0
     """Weight of the gradient penalty on ν."""
-    orthogonal_penalty: float = 1e-4
+    one_sided: bool = True
+    """Penalise only gradients with a norm above 1, instead of pulling all norms to 1."""
+    standardize: bool = True
+    """Standardise the features inside ν."""
+    orthogonal_penalty: float = 0.0
     """Weight of the orthogonal penalty on the policy."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of both networks."""
-    batch_size: int = 256
+    batch_size: int = 128
     """Rows of each kind (expert, replay, initial state) in one update."""
     initial_states: Literal["all", "starts"] = "all"
     """Use every expert state as an initial state (Section 5.3), or only the starts of episodes."""
@@ -166,9 +115,9 @@ class ValueDICE:
     """Draw transitions uniformly, or Geometric(1-γ) steps after an initial state."""
     absorbing: Literal["exact", "single"] = "exact"
     """Weight of an expert episode's absorbing state: its exact discounted occupancy, or that of one row."""
-    updates_per_step: int = 4
+    updates_per_step: int = 1
     """Updates after each environment step."""
-    random_steps: int = 2_000
+    random_steps: int = 0
     """Environment steps with uniformly random actions at the start."""
     training_starts: int = 1_000
     """Environment steps before the first update."""
@@ -180,9 +129,10 @@ class ValueDICE:
     def __post_init__(self) -> None:
         check(self, "above 0 and below 1", "discount")
         check(self, "at least 0 and below 1", "replay_regularization")
+        check(self, "at least 0 and at most 1", "target_rate")
         check(self, "positive and finite", "nu_lr", "actor_lr", "batch_size", "updates_per_step")
         check(self, "finite and not negative", "gradient_penalty", "orthogonal_penalty", "exploration_noise")
-        check(self, "finite and not negative", "random_steps", "training_starts")
+        check(self, "finite and not negative", "anchor", "warm_start", "random_steps", "training_starts")
         check(self, "one or more positive widths", "hidden")
         check_choices(self)
 
@@ -193,9 +143,16 @@ class ValueDICE:
         return cls(
             discount=0.99,
             replay_regularization=0.1,
+            linear_term="initial",
+            policy_gradient="objective",
+            target_rate=0.0,
+            anchor=0.0,
+            warm_start=0,
             nu_lr=1e-3,
             actor_lr=1e-5,
             gradient_penalty=10.0,
+            one_sided=False,
+            standardize=False,
             orthogonal_penalty=1e-4,
             hidden=(256, 256),
             batch_size=256,
@@ -215,8 +172,15 @@ class ValueDICE:
 
     @property
     def pace(self) -> Pace:
-        """Some updates after each environment step, after a start with random actions."""
-        return Pace(self.updates_per_step, 1, self.random_steps, self.training_starts, self.exploration_noise)
+        """Some updates after each environment step."""
+        return Pace(
+            updates_per_step=self.updates_per_step,
+            update_every=1,
+            random_steps=self.random_steps,
+            training_starts=self.training_starts,
+            noise=self.exploration_noise,
+            warm_start=self.warm_start,
+        )
 
     @property
     def data(self) -> Data:
@@ -233,6 +197,8 @@ class ValueDICE:
         return State(
             actor=actor,
             nu=nu,
+            # A copy, because the arrays of a state must not share memory.
+            nu_target=jax.tree.map(jnp.copy, nu),
             actor_opt=adam_init(actor),
             nu_opt=adam_init(nu),
             log_partition=jnp.zeros(()),
@@ -241,16 +207,51 @@ class ValueDICE:
             spec=spec,
         )
 
+    def with_policy(self, state: State, actor: Params) -> State:
+        """The state with this policy in place of its own."""
+        return replace(state, actor=actor)
+
+    def terms(
+        self,
+        nu: Params,
+        actor: Params,
+        spec: Spec,
+        batch: Batch,
+        key: Array,
+        *,
+        target: Params | None = None,
+        chunked: bool = False,
+    ) -> Terms:
+        """The values in the objective, in the form of these settings."""
+        return residual_terms(
+            nu,
+            actor,
+            spec,
+            batch,
+            key,
+            self.discount,
+            target=target,
+            telescoped=self.linear_term == "telescoped",
+            only_here=self.policy_gradient == "visited",
+            standardize=self.standardize,
+            chunked=chunked,
+        )
+
     def objective(self, terms: Terms, batch: Batch) -> tuple[Array, Array]:
-        """J of a batch, and its first term."""
+        """J of a batch, and its first term. The telescoped term is the mean over the sources of transitions."""
+        if self.linear_term == "initial":
+            linear = initial_term(terms.nu_start[0], self.discount, batch.initial.weight)
+        else:
+            weights = (batch.expert.weight, batch.replay.weight)
+            sources = zip(terms.nu_start, terms.nu_next, weights, strict=False)
+            each = [telescoped_term(here, after, self.discount, weight) for here, after, weight in sources]
+            linear = jnp.mean(jnp.stack(each))
         return dice_objective(
-            terms.x_expert,
-            terms.nu_initial,
+            terms.x[0],
+            linear,
             terms.x_replay,
-            discount=self.discount,
             alpha=self.replay_regularization,
             expert_weight=batch.expert.weight,
-            initial_weight=batch.initial.weight,
         )
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
@@ -258,23 +259,33 @@ class ValueDICE:
         key, key_action, key_mix = jax.random.split(state.key, 3)
         if not self.uses_replay:
             batch = batch.without_replay()
+        target = state.nu_target if self.target_rate else None
 
         def saddle(nu: Params, actor: Params) -> tuple[Array, Metrics]:
             """ν descends on this function, π ascends. Each penalty depends on only one of the two."""
-            terms = residual_terms(nu, actor, state.spec, batch, key_action, self.discount)
+            terms = self.terms(nu, actor, state.spec, batch, key_action, target=target)
             objective, log_term = self.objective(terms, batch)
             between = jax.lax.stop_gradient(interpolate(terms.rows, key_mix))
-            smooth = gradient_penalty(partial(critic, nu), between)
-            orthogonal = orthogonal_penalty(actor)
-            total = objective + self.gradient_penalty * smooth - self.orthogonal_penalty * orthogonal
+            slopes = partial(critic, nu, standardize=self.standardize)
+            smooth = gradient_penalty(slopes, between, one_sided=self.one_sided)
+            total = objective + self.gradient_penalty * smooth
             metrics = {"objective": objective, "log_term": log_term, "nu_penalty": smooth}
-            return total, metrics | {"actor_penalty": orthogonal}
+            # Computed only if used: each costs as much as a batch of rows.
+            if self.orthogonal_penalty:
+                metrics["actor_penalty"] = orthogonal_penalty(actor)
+                total -= self.orthogonal_penalty * metrics["actor_penalty"]
+            if self.anchor:
+                metrics["anchor_loss"] = anchor_loss(actor, state.spec, batch.expert)
+                total -= self.anchor * metrics["anchor_loss"]
+            return total, metrics
 
         (nu_gradient, actor_gradient), metrics = jax.grad(saddle, (0, 1), has_aux=True)(state.nu, state.actor)
         nu, nu_opt = adam_step(self.nu_lr, state.nu, nu_gradient, state.nu_opt)
         actor, actor_opt = adam_step(-self.actor_lr, state.actor, actor_gradient, state.actor_opt)
         log_partition = PARTITION_DECAY * state.log_partition + (1 - PARTITION_DECAY) * metrics["log_term"]
         networks = {"actor": actor, "nu": nu, "actor_opt": actor_opt, "nu_opt": nu_opt}
+        if target is not None:
+            networks["nu_target"] = follow(target, nu, self.target_rate)
         state = replace(state, **networks, log_partition=log_partition, updates=state.updates + 1, key=key)
         return state, metrics
 
@@ -287,12 +298,13 @@ class ValueDICE:
         key_action, key_entropy = jax.random.split(jax.random.fold_in(state.key, MEASURING))
         if not self.uses_replay:
             batch = batch.without_replay()
-        terms = residual_terms(state.nu, state.actor, state.spec, batch, key_action, self.discount, chunked=True)
+        terms = self.terms(state.nu, state.actor, state.spec, batch, key_action, chunked=True)
         objective, log_term = self.objective(terms, batch)
         # The effective sample size is (E e^x)² / E e^2x under the mixture.
         _, log_square = self.objective(jax.tree.map(lambda part: 2 * part, terms), batch)
         obs = batch.expert.obs
-        nu = map_rows(partial(critic, state.nu), state_actions(obs, batch.expert.action), chunked=True)
+        value = partial(critic, state.nu, standardize=self.standardize)
+        nu = map_rows(value, state_actions(obs, batch.expert.action), chunked=True)
         metrics: Metrics = {
             "dv_value": objective,
             "nu_mean": jnp.mean(nu),
@@ -313,8 +325,7 @@ class ValueDICE:
         batch = Batch.of(state.spec, expert=transition, initial=InitialStates(transition.obs[:1]))
 
         def residual(key: Array) -> Array:
-            terms = residual_terms(state.nu, state.actor, state.spec, batch, key, self.discount, chunked=True)
-            return terms.x_expert
+            return self.terms(state.nu, state.actor, state.spec, batch, key, chunked=True).x[0]
 
         keys = jax.random.split(jax.random.fold_in(state.key, MEASURING), 1 if state.spec.discrete else samples)
         # Corrects the bias of a running mean that started at zero.

@@ -93,13 +93,11 @@ def sac_products(settings: SAC, spec: Spec) -> list[Product]:
 
 
 def bc_products(settings: BC, spec: Spec) -> list[Product]:
-    """The products of one update of behavioural cloning: the rows forward and backward, and the orthogonal penalty,
-    which is reported even if its weight is 0."""
+    """The products of one update of behavioural cloning: the rows forward and backward, and the orthogonal penalty
+    if it has a weight."""
     actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
-    grams = orthogonality(actor)
-    return learning(settings.batch_size, actor) + (
-        grams if settings.orthogonal_penalty else grams[: len(grams) // 2]
-    )
+    penalty = orthogonality(actor) if settings.orthogonal_penalty else []
+    return learning(settings.batch_size, actor) + penalty
 
 
 def dac_products(settings: DAC, spec: Spec) -> list[Product]:

@@ -7,12 +7,13 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
-from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS
+from valuedice.algorithms import ALGORITHMS, REWARD_LEARNERS, ValueDICE
 from valuedice.bench.flops import (
     Product,
     bc_products,
@@ -116,7 +117,9 @@ def setting(request: dict[str, Any]) -> tuple[Any, Spec]:
     overrides: dict[str, Any] = dict(request["overrides"])
     if "hidden" in overrides:
         overrides["hidden"] = tuple(overrides["hidden"])
-    return KINDS[request["name"]](**overrides), Spec(request["obs_size"], request["action_size"])
+    # The paper's update, which PyTorch's repeats.
+    base = ValueDICE.paper() if request["name"] == "value-dice" else KINDS[request["name"]]()
+    return replace(base, **overrides), Spec(request["obs_size"], request["action_size"])
 
 
 def products(request: dict[str, Any]) -> list[Product]:

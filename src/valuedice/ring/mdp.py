@@ -19,7 +19,7 @@ import optax
 from jax import Array
 from numpy.typing import NDArray
 
-from valuedice.algorithms.value_dice import bellman_residual, dice_objective
+from valuedice.algorithms.dice import bellman_residual, dice_objective, initial_term
 from valuedice.ring.figures import draw_ring_study
 from valuedice.system.files import write_json, write_whole, writing_to
 
@@ -137,12 +137,10 @@ def objective_terms(nu: Array, logits: Array, weights: Weights, study: Study) ->
     x = bellman_residual(nu, value[NEXT], study.discount).ravel()
     return dice_objective(
         x,
-        value,
+        initial_term(value, study.discount, weights.initial),
         x,
-        discount=study.discount,
         alpha=study.alpha,
         expert_weight=weights.expert,
-        initial_weight=weights.initial,
         replay_weight=weights.replay,
     )
 
