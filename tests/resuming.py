@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from small import small
 
 import valuedice as vd
+from valuedice.training.run import read_final
 from valuedice.training.run_folder import RunFolder
+from valuedice.types import Metrics
 
 ONLINE: dict[str, Any] = {"steps": 24, "eval_every": 4, "eval_episodes": 2, "quiet": True}
 OFFLINE: dict[str, Any] = {"updates": 450, "eval_every": 75, "quiet": True}
@@ -58,12 +60,25 @@ def killed_and_resumed(saves: int, *args: Any, **settings: Any) -> vd.Run:
     return train(*args, **settings, resume=True)
 
 
-def result(path: Path) -> tuple[bytes, list[str]]:
-    """Policy and metrics, without the clock."""
+class Result(NamedTuple):
+    """What two equal runs share."""
+
+    last: bytes
+    """The policy of the last evaluation."""
+    kept: bytes
+    """The policy that the run ends with."""
+    rows: list[str]
+    """Metrics, without the clock."""
+    final: Metrics | None
+    """The headline; None if the run has not finished."""
+
+
+def result(path: Path) -> Result:
+    """The result in a run folder."""
+    last, kept = ((path / f"{name}.safetensors").read_bytes() for name in ("policy-last", "policy"))
     lines = (path / "metrics.csv").read_text().splitlines()
-    return (path / "policy.safetensors").read_bytes(), [
-        ",".join(cell for place, cell in enumerate(line.split(",")) if place != 2) for line in lines
-    ]
+    rows = [",".join(cell for place, cell in enumerate(line.split(",")) if place != 2) for line in lines]
+    return Result(last, kept, rows, read_final(path))
 
 
 def same(left: Path, right: Path) -> bool:

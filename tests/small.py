@@ -22,6 +22,7 @@ SMALL: dict[str, Any] = {
     "updates_per_step": 2,
     "random_steps": 6,
     "training_starts": 5,
+    "warm_start": 3,
     "actor_lr": 1e-3,
     "discriminator_batch": 4,
     "rollout": 4,

@@ -21,6 +21,16 @@ def test_the_examples_of_extending_run_one_after_the_other(own_folder, capsys):
     assert rows[-1]["updates"] < 4_000
 
 
+def test_the_examples_of_distance_run_one_after_the_other(capsys):
+    names: dict[str, Any] = {}
+    for code in blocks("distance.md"):
+        run_example(code, names)
+    found, again, floor = map(float, capsys.readouterr().out.split())
+    # Three of the expert's own episodes are about as near as its halves are to each other.
+    assert found < 5 * floor
+    assert again < 5 * floor
+
+
 def test_the_suite_of_the_documentation_is_sound(own_folder):
     [text] = blocks("sweeps.md", "toml")
     Path("suite.toml").write_text(text.replace("MyTask-v0", "Pendulum-v1").replace("mine.npz", "pendulum"))

@@ -13,7 +13,7 @@ import valuedice
 
 ROOT = Path(valuedice.__file__).parent
 MODEL = {"types", "networks", "losses", "algorithms"}
-DATA = {"types", "demos", "replay", "policy"}
+DATA = {"types", "demos", "replay", "policy", "energy"}
 BELOW: dict[str, set[str]] = {
     "__init__": set(),  # the public names: each is imported when it is first used
     "errors": set(),
@@ -24,6 +24,7 @@ BELOW: dict[str, set[str]] = {
     "algorithms": {"types", "networks", "losses"},
     "replay": {"types"},
     "demos": {"types", "replay"},
+    "energy": {"types", "demos"},
     "policy": {"types"},
     "envs": DATA,
     "training": MODEL | DATA | {"envs"},
@@ -44,6 +45,7 @@ UNREACHED = {
     "algorithms": TASKS | SCREEN | DISK,
     "policy": JAX | TASKS | SCREEN,
     "demos": JAX | TASKS | SCREEN,
+    "energy": JAX | TASKS | SCREEN,
     "envs": JAX | SCREEN,
     "report": JAX | TASKS | (SCREEN - {"matplotlib"}),
 }

@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commanding import ROWS, small_flags, store
+from tasks import box, linear_policy
 
 from valuedice.algorithms import ALGORITHMS
 from valuedice.algorithms.settings import settings_of
 from valuedice.training.config import TrainConfig
+from valuedice.types import Spec
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 ONLINE = ("train", "--env", "Pendulum-v1", "--demos", "demos.npz", "--out", "run")
@@ -85,6 +87,10 @@ def test_data_that_cannot_be_used_are_refused_as_demonstrations_and_for_the_repl
         ("--updates", 10, "--updates are for offline training; give --steps, or train with --offline"),
         ("--replay-data", "nowhere.npz", "no demonstrations at nowhere.npz"),
         ("--preset", "mine", "'mine' for argument '--preset'"),
+        ("--keep", "best", "'best' for argument '--keep'"),
+        ("--init-policy", "nowhere", "nowhere; give a policy.safetensors file or a run folder that has one"),
+        ("--init-policy", ".", "; give a policy.safetensors file or a run folder that has one"),
+        ("--init-policy", "demos.npz", "demos.npz"),
         ("--resume", "nowhere", "is nowhere a run folder?"),
         ("--out", "demos.npz", "demos.npz is a file; give a folder as --out"),
         ("--out", "demos.npz/run", "cannot write to demos.npz/run (Not a directory); choose another --out"),
@@ -95,6 +101,35 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_flag(option, value, says,
     message = refused(*ONLINE, option, value)
     assert says in message
     assert "`" not in message
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        (box(3, 1, -2.0, 2.0), "units, this run 256, 256; set the widths (--hidden), or use another --init-policy"),
+        (Spec(4, 2, discrete=True), "observations have 4 features, those of Pendulum-v1 3"),
+        (box(3, 1), "other bounds of actions than Pendulum-v1, so its actions would be scaled"),
+    ],
+)
+def test_a_policy_that_does_not_fit_is_refused_as_a_start(shape, says, refused):
+    store()
+    linear_policy(shape).save("start.safetensors")
+    assert says in refused(*ONLINE, "--init-policy", "start.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("preset", "keep", "kept"),
+    [("default", None, "closest"), ("paper", None, "last"), ("paper", "closest", "closest")],
+)
+def test_the_preset_of_the_paper_keeps_the_last_policy_unless_told_otherwise(preset, keep, kept, run):
+    store()
+    given = {"preset": preset, "env": "Pendulum-v1", "updates": 2} | ({} if keep is None else {"keep": keep})
+    command = ("train", "bc", *small_flags("bc", demos="demos.npz", out="run", **given))
+    result = run(*command)
+    assert result.code == 0
+    assert ("kept: the policy of update 2, the closest of 1 evaluated ones\n" in result.out) == (kept == "closest")
+    assert json.loads(Path("run/config.json").read_text())["keep"] == kept
+    assert json.loads(Path("run/summary.json").read_text())["final"]["kept"] == kept
 
 
 def test_a_setting_of_a_contained_learner_is_refused_by_its_flag(refused):
@@ -135,16 +170,20 @@ def test_training_prints_the_result_and_quiet_prints_nothing(run):
     command = (*OFFLINE[:-2], *small_flags(updates=2, eval_every=1, eval_env="Pendulum-v1"))
     loud = run(*command, "--out", "first")
     assert loud.code == 0
-    result, divergence, policy, curves, following = loud.out.splitlines()
+    result, distance, kept, divergence, policy, curves, following = loud.out.splitlines()
     assert result.startswith("return: -")
-    assert result.endswith(", expert: 7.5")
-    assert divergence.startswith("divergence from the expert (KL estimate): ")
+    assert result.endswith(" on fresh episodes, expert: 7.5")
+    assert distance.startswith("distance from the demonstrations: ")
+    assert kept.startswith("kept: the policy of ")
+    assert divergence.startswith("divergence from the expert at the end (KL estimate): ")
     assert policy == "policy: first/policy.safetensors"
     assert curves.startswith("curves: first/metrics.csv, or tensorboard --logdir first")
     assert following == "next:   valuedice evaluate first --env Pendulum-v1 --episodes 10"
     lines = loud.err.splitlines()
+    rows = [f"{done}/2 updates" for done in range(3)]
     assert [line.partition(",")[0] for line in lines] == [
-        f"value-dice on Pendulum-v1: {what}" for what in ("the run is in first", "1/2 updates", "2/2 updates")
+        f"value-dice on Pendulum-v1: {what}"
+        for what in ("the run is in first", "warm start: 0 of 3 updates of cloning", *rows)
     ]
     assert "\x1b" not in loud.err
     quiet = run(*command, "--out", "second", "--quiet")

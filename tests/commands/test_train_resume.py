@@ -84,7 +84,7 @@ def test_all_that_is_stored_may_be_said_again(name, begun, run):
 
 
 SETTINGS = {entry.name for entry in stored_fields()} | set(settings_of(ValueDICE()))
-UNSET = {"dones_are", "updates", "replay_data", "target_return"}
+UNSET = {"dones_are", "updates", "replay_data", "init_policy", "target_return"}
 
 
 @pytest.mark.parametrize("setting", sorted(SETTINGS - UNSET))
@@ -106,7 +106,7 @@ def test_settings_that_do_not_decide_what_is_learned_may_change(copied, run):
     result = run("train", "--resume", out, "--quiet", *flags(changes))
     assert (result.code, result.err) == (0, "")
     assert stored(out).items() >= changes.items()
-    assert [row["step"] for row in vd.load_run(out).metrics] == [8, 9, 10]
+    assert [row["step"] for row in vd.load_run(out).metrics] == [0, 8, 9, 10]
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_what_only_python_can_resume_is_refused_with_how(run, refused):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"format": 3}, "run has format 3; this version resumes only format 4: start a new run in another folder"),
-        ({"format": 99}, "run has format 99; this version resumes only format 4: use a newer version of valuedice"),
+        ({"format": 4}, "run has format 4; this version resumes only format 5: start a new run in another folder"),
+        ({"format": 99}, "run has format 99; this version resumes only format 5: use a newer version of valuedice"),
         ({"format": None}, "config.json has unexpected content; is run a run folder?"),
         ({"seed": "none", "hidden": 3, "env": 3}, "config.json has unexpected content (env, seed)"),
         ({"algorithm": ["bc"]}, "config.json has unexpected content (algorithm)"),

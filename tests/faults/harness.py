@@ -87,9 +87,9 @@ class Launcher:
         return end_of(self.start(*args, cwd=cwd))
 
     def until_row(self, out: Path, *args: str | Path) -> subprocess.Popen[str]:
-        """Starts a run, and returns when it has logged one more evaluation."""
+        """Starts a run, and returns when it has logged one more evaluation and holds a checkpoint."""
         before, process = rows(out), self.start(*args)
-        assert wait_until(process, lambda: rows(out) > before)
+        assert wait_until(process, lambda: rows(out) > before and saved(out) is not None)
         return process
 
     def close(self) -> None:

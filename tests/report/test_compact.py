@@ -84,9 +84,18 @@ def test_only_the_agreed_columns_with_six_digits(tmp_path):
         "A-c-0,A,c,1,1,0,1000,4000,,33.3333,,100,0.333333,,",
     ]
     assert (tmp_path / RUNS).read_text().splitlines() == [
-        "run,task,contestant,title,algorithm,episodes,subsample,seed,status,error,seconds,versions,settings",
-        'A-c-0,A,c,c,c,1,1,0,finished,,,{},"{""lr"":1e-05}"',
+        "run,task,contestant,title,algorithm,episodes,subsample,seed,status,error,seconds,versions,settings,final",
+        'A-c-0,A,c,c,c,1,1,0,finished,,,{},"{""lr"":1e-05}",{}',
     ]
+
+
+def test_the_headline_survives_and_reports_from_before_it_can_be_read(tmp_path):
+    run = finished_run("A", "c", 0, 1 / 3, final={"normalized_return": 0.5, "kept": "closest"})
+    write(tmp_path, [run])
+    assert read_compact(tmp_path)[0].final == run.final
+    lines = [line.rpartition(",")[0] for line in (tmp_path / RUNS).read_text().replace('"', "").splitlines()]
+    (tmp_path / RUNS).write_text("\n".join([lines[0], "A-c-0,A,c,c,c,1,1,0,finished,,,{},{}"]) + "\n")
+    assert read_compact(tmp_path)[0].final == {}
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,21 @@ def test_a_contestants_settings_come_before_the_tasks_and_these_before_the_suite
     assert (cloning, config.updates, config.steps) == (BC(), 300, None)
 
 
+@pytest.mark.parametrize(
+    ("settings", "keep"),
+    [
+        ("preset = 'default'", "closest"),
+        ("preset = 'default'\nkeep = 'last'", "last"),
+        ("preset = 'paper'", "last"),
+        ("preset = 'paper'\nkeep = 'closest'", "closest"),
+    ],
+)
+def test_a_contestant_with_the_papers_preset_keeps_the_last_policy_unless_told_otherwise(settings, keep):
+    cells = load_suite(written(SMALL.replace("updates = 300", f"updates = 300\n{settings}"))).cells()
+    algorithm, config = next(cell for cell in cells if cell.algorithm == "bc").built()
+    assert config.resolved(algorithm).keep == keep
+
+
 def test_the_command_line_overrides_the_suite():
     cells = load_suite(written(SMALL)).cells(Overrides(seeds="7", steps=3_000, updates=10))
     assert {cell.seed for cell in cells} == {7}

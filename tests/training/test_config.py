@@ -99,6 +99,12 @@ def test_a_resolved_config_has_every_default_and_stays_as_it_is(name, settings):
         ("value-dice", {"threads": 99}, "`threads` is 99, but this process computes with .*; set NPROC"),
         ("value-dice", {"resume": True}, "nothing to resume; name the run folder with `out`"),
         ("value-dice", {"env": PendulumEnv()}, "give its id, or a function that makes one"),
+        (
+            "value-dice",
+            {"keep": "closest"},
+            "no policy is evaluated without an environment; name an `eval_env`, or",
+        ),
+        ("sac", PENDULUM | NO_DEMOS | {"keep": "closest"}, "sac has no demonstrations to be close to; omit `keep`"),
         ("value-dice", {"eval_env": 5}, "5 is no environment; give its id, or a function that makes one"),
     ],
 )

@@ -25,8 +25,8 @@ def test_a_normalised_return_is_one_at_the_expert_and_zero_at_random_actions(fin
     with Evaluator("Pendulum-v1", 10) as evaluator:
         random, expert = evaluator.random().mean, vd.load_demos("pendulum").expert_return
     assert expert is not None
-    for row in finished.metrics:
-        assert row["expert_return"] == expert
+    assert {row["expert_return"] for row in finished.metrics} == {expert}
+    for row in (*finished.metrics, finished.final):
         assert row["normalized_return"] == pytest.approx((row["return_mean"] - random) / (expert - random))
 
 
@@ -39,6 +39,9 @@ def test_a_normalised_return_is_one_at_the_expert_and_zero_at_random_actions(fin
 )
 def test_without_a_scale_the_normalised_return_is_empty(pendulum, rewards, env, expected):
     demos = vd.Demos.from_episodes([replace(pendulum.episodes[0], rewards=rewards)], "demos")
-    (row,) = train(demos, updates=2, eval_env=env, eval_episodes=1).metrics
-    assert (row["expert_return"], row["normalized_return"]) == (expected, None)
-    assert (row["return_mean"] == 0) == (env is Indifferent)
+    run = train(demos, updates=2, eval_env=env, eval_episodes=1)
+    assert [row["expert_return"] for row in run.metrics] == [expected] * 2
+    assert run.final is not None
+    for row in (*run.metrics, run.final):
+        assert row["normalized_return"] is None
+        assert (row["return_mean"] == 0) == (env is Indifferent)

@@ -48,9 +48,9 @@ class Recorder:
 def test_metrics_csv_and_tensorboard_hold_the_rows_of_the_run(finished, whole):
     with (whole / "metrics.csv").open(newline="") as file:
         written = list(csv.DictReader(file))
-    begin = "step,updates,wall_seconds,return_mean,return_std,expert_return,normalized_return,kl_estimate"
+    begin = "step,updates,wall_seconds,return_mean,return_std,expert_return,normalized_return,distance,kl_estimate"
     assert ",".join(written[0]).startswith(begin)
-    # Nothing had been learned at the first evaluation, which therefore has fewer columns.
+    # Nothing had been learned at the first evaluation, after the warm start: it has fewer columns.
     assert (written[0]["nu_penalty"], "nu_penalty" in finished.metrics[0]) == ("", False)
     for cells, (step, values), row in zip(written, events(whole), finished.metrics, strict=True):
         known = {name: value for name, value in row.items() if value is not None}
@@ -59,14 +59,14 @@ def test_metrics_csv_and_tensorboard_hold_the_rows_of_the_run(finished, whole):
 
 
 def test_rows_after_the_checkpoint_are_discarded(whole, pendulum, tmp_path):
-    with killed(13):
+    with killed(14):
         train(pendulum, "Pendulum-v1", tmp_path / "run")
-    assert [step for step, _ in events(tmp_path / "run")] == [4, 8, 12, 16]
+    assert [step for step, _ in events(tmp_path / "run")] == [0, 4, 8, 12, 16]
     run = train(pendulum, "Pendulum-v1", tmp_path / "run", resume=True, eval_every=7)
-    steps = [4, 8, 12, 14, 21, 24]
+    steps = [0, 4, 8, 12, 14, 21, 24]
     assert [step for step, _ in events(tmp_path / "run")] == [row["step"] for row in run.metrics] == steps
     assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 1 + len(steps)
-    assert result(tmp_path / "run")[0] == result(whole)[0]
+    assert result(tmp_path / "run").last == result(whole).last
 
 
 def test_loggers_and_a_callback_see_every_evaluation_and_change_nothing(whole, pendulum, tmp_path):
@@ -82,15 +82,16 @@ def test_loggers_and_a_callback_see_every_evaluation_and_change_nothing(whole, p
     assert same(tmp_path / "run", whole)
     assert loggers[0].rows == loggers[1].rows == [metrics for metrics, _ in seen] == run.metrics
     assert [logger.closed for logger in loggers] == [1, 1]
-    # Each time it is the policy of the moment, in the end that of the run.
+    # Each time it is the policy of the moment, in the end the last one. Until step 5 nothing changes it.
     actions = np.concatenate([action for _, action in seen])
-    assert len(np.unique(actions)) == len(seen)
-    assert actions[-1] == run.policy(obs)
+    assert len(np.unique(actions)) == len(seen) - 1
+    assert actions[0] == actions[1]
+    assert actions[-1] == vd.load_policy(tmp_path / "run" / "policy-last.safetensors")(obs)
 
 
 def test_a_callback_that_returns_true_ends_the_run_which_is_then_complete(pendulum, whole, tmp_path):
     run = train(pendulum, "Pendulum-v1", tmp_path / "run", on_evaluation=lambda progress: progress.step >= 8)
-    assert [row["step"] for row in run.metrics] == [4, 8]
+    assert [row["step"] for row in run.metrics] == [0, 4, 8]
     assert (tmp_path / "run" / "summary.json").is_file()
     # The last checkpoint and the policy are those of the end, and the run can be taken further.
     loaded = vd.load_run(tmp_path / "run")
@@ -112,7 +113,7 @@ def test_if_a_callback_or_logger_raises_the_run_ends_with_that_and_is_saved(
     assert caught.value is error
     assert callback or (failing.closed, other.closed) == (1, 1)
     run = vd.load_run(tmp_path / "run")
-    assert [row["step"] for row in run.metrics] == [4, 8, 12]
+    assert [row["step"] for row in run.metrics] == [0, 4, 8, 12]
     assert not (tmp_path / "run" / "summary.json").exists()
     run.resume(quiet=True)
     assert same(tmp_path / "run", whole)
@@ -123,7 +124,7 @@ def test_a_callback_that_raises_during_divergence_keeps_the_good_checkpoint(pend
     monkeypatch.setattr("valuedice.training.stopping.LEAST_SAMPLE_SIZE", 2.0)
     with pytest.raises(ZeroDivisionError):
         run.resume(steps=24, on_evaluation=lambda _: 1 / 0)
-    assert [row["step"] for row in vd.load_run(tmp_path / "run").metrics] == [4, 8]
+    assert [row["step"] for row in vd.load_run(tmp_path / "run").metrics] == [0, 4, 8]
 
 
 def test_loggers_are_closed_once_also_if_the_run_is_refused_or_resumed(pendulum, tmp_path):
@@ -131,4 +132,4 @@ def test_loggers_are_closed_once_also_if_the_run_is_refused_or_resumed(pendulum,
     with pytest.raises(InputError, match="eval_every"):
         train(pendulum, eval_every=0, loggers=[refused])
     train(pendulum, updates=2, out=tmp_path / "run", loggers=[used]).resume(updates=4)
-    assert (refused.closed, used.closed, len(used.rows)) == (1, 1, 1)
+    assert (refused.closed, used.closed, len(used.rows)) == (1, 1, 2)

@@ -32,9 +32,10 @@ def test_how_often_an_offline_run_is_evaluated_changes_neither_result_nor_speed(
 
 def test_updates_begin_when_training_starts_are_counted_and_change_the_policy(finished):
     counts = [(row["step"], row["updates"]) for row in finished.metrics]
-    assert counts == [(4, 0), (8, 8), (12, 16), (16, 24), (20, 32), (24, 40)]
+    assert counts == [(0, 0), (4, 0), (8, 8), (12, 16), (16, 24), (20, 32), (24, 40)]
     untrained = small().init(jax.random.key(0), finished.policy.spec)
-    for (kernel, _), before in zip(finished.policy.layers, untrained.actor, strict=True):
+    last = vd.load_policy(finished.out / "policy-last.safetensors")
+    for (kernel, _), before in zip(last.layers, untrained.actor, strict=True):
         assert kernel.shape == before.kernel.shape
         assert not np.array_equal(kernel, np.array(before.kernel))
 
@@ -55,7 +56,7 @@ def test_offline_training_touches_no_environment(pendulum, monkeypatch):
     monkeypatch.setattr(gym, "make", lambda *_, **__: pytest.fail("an environment was made"))
     run = train(pendulum)
     assert all_finite(run)
-    assert [(row["step"], row["updates"]) for row in run.metrics] == [(0, 75 * n) for n in range(1, 7)]
+    assert [(row["step"], row["updates"]) for row in run.metrics] == [(0, 75 * n) for n in range(7)]
     assert {row[f"return_{name}"] for row in run.metrics for name in ("mean", "std")} == {None}
 
 
@@ -63,7 +64,7 @@ def test_offline_evaluation_changes_nothing_but_the_returns(pendulum):
     blind = train(pendulum, updates=8)
     assert blind.metrics[-1]["return_mean"] is None
     for changes in ({"eval_env": "Pendulum-v1"}, {"env": "Pendulum-v1", "offline": True}):
-        run = train(pendulum, updates=8, **changes)
+        run = train(pendulum, updates=8, keep="last", **changes)
         assert same(blind.policy, run.policy)
         assert run.metrics[-1]["return_mean"] < 0
 

@@ -20,10 +20,12 @@ def content(folder: Path) -> dict[Path, bytes]:
 
 def test_a_run_folder_holds_what_the_design_promises(finished, whole, pendulum):
     names = sorted(path.name.partition(".tfevents")[0] for path in whole.iterdir())
-    promised = ["config.json", "metrics.csv", "policy.safetensors", "summary.json", "checkpoint"]
+    policies = ["policy.safetensors", "policy-last.safetensors"]
+    promised = ["config.json", "metrics.csv", *policies, "summary.json", "checkpoint"]
     assert names == sorted([*promised, ".lock", "events.out"])
     assert same(vd.load_policy(whole), finished.policy)
     summary = json.loads((whole / "summary.json").read_text())
+    assert summary["final"] == finished.final
     assert summary["last"] == finished.metrics[-1]
     assert summary["best"] == max(finished.metrics, key=lambda row: row["return_mean"])
     assert {"python", "valuedice", "jax", "gymnasium"} <= set(summary["versions"])
@@ -56,6 +58,8 @@ def test_a_folder_that_holds_a_run_is_refused_and_left_as_it_is(whole, pendulum)
         ({"subsample": 5}, "`subsample` was 1, now 5; `demos` holds other episodes"),
         ({"algorithm": small(discount=0.9)}, "`discount` was 0.99, now 0.9"),
         ({"algorithm": small("dual-dice")}, "`algorithm` was value-dice, now dual-dice"),
+        ({"keep": "last"}, "`keep` was closest, now last"),
+        ({"init_policy": "other"}, "`init_policy` was None, now .*other"),
         ({"steps": 20}, "has already made 24 steps, more than the 20 asked for; ask for more"),
     ],
 )
@@ -71,9 +75,9 @@ def test_changes_that_would_change_the_result_are_refused_by_name(pendulum, whol
     ("changed", "says"),
     [
         ({"format": 99}, "has format 99; .*: use a newer version"),
-        ({"format": 3}, "has format 3; .*: start a new run"),
-        ({"format": "4"}, "unexpected content; is .* a run folder"),
-        ({"seed": ...}, "lacks 'seed'; start a new run, in another folder"),
+        ({"format": 4}, "has format 4; .*: start a new run"),
+        ({"format": "5"}, "unexpected content; is .* a run folder"),
+        ({"keep": ...}, "lacks 'keep'; start a new run, in another folder"),
     ],
 )
 def test_the_config_of_another_version_is_refused_with_what_to_do(copied, changed, says):
@@ -82,16 +86,6 @@ def test_the_config_of_another_version_is_refused_with_what_to_do(copied, change
     (copied / "config.json").write_text(text)
     with pytest.raises(InputError, match=says):
         vd.load_run(copied)
-
-
-def test_a_run_that_is_older_than_a_setting_has_its_default_and_can_be_resumed(pendulum, copied):
-    config = json.loads((copied / "config.json").read_text())
-    assert config.pop("subsample") == 1
-    (copied / "config.json").write_text(json.dumps(config))
-    assert vd.load_run(copied).config.subsample == 1
-    assert train(pendulum, "Pendulum-v1", copied, resume=True).metrics[-1]["step"] == 24
-    with pytest.raises(InputError, match="`subsample` was 1, now 5"):
-        train(pendulum, "Pendulum-v1", copied, resume=True, subsample=5)
 
 
 def test_a_folder_in_use_is_refused(pendulum, tmp_path):

@@ -73,7 +73,7 @@ def good(pendulum, tmp_path) -> Path:
 
 
 def test_a_loss_that_is_not_finite_stops_at_once_and_keeps_what_was_good(good, monkeypatch):
-    (policy, _), real = result(good), learner.run_updates
+    before, real = result(good), learner.run_updates
 
     def broken(*args: Any) -> Any:
         state, metrics = real(*args)
@@ -83,16 +83,16 @@ def test_a_loss_that_is_not_finite_stops_at_once_and_keeps_what_was_good(good, m
     said = r"objective is nan at 9 steps\. What usually helps, in a new run folder: .*checkpoint at 8 steps"
     with pytest.raises(DivergenceError, match=said):
         vd.load_run(good).resume(steps=24, quiet=True)
-    assert result(good)[0] == policy
+    assert (result(good).last, result(good).kept) == (before.last, before.kept)
     assert re.match("9,.*nan", (good / "metrics.csv").read_text().splitlines()[-1])
 
 
 def test_a_sample_that_stays_too_small_is_divergence(good, monkeypatch):
-    policy, _ = result(good)
+    before = result(good)
     monkeypatch.setattr("valuedice.training.stopping.LEAST_SAMPLE_SIZE", 2.0)
     with pytest.raises(DivergenceError, match=r"effective_sample_size is .* since 12 steps.*checkpoint at 8 steps"):
         vd.load_run(good).resume(steps=24, quiet=True)
-    assert result(good)[0] == policy
+    assert (result(good).last, result(good).kept) == (before.last, before.kept)
     assert (good / "metrics.csv").read_text().splitlines()[-1].startswith("20,")
 
 

@@ -14,7 +14,7 @@ from valuedice.training.run import EXPERT_EVAL_EVERY, EXPERT_STEPS, Run
 EXPERT = RunCommand(
     name="expert",
     doc="Train an expert on the rewards of a task, until it reaches a target return.",
-    hidden={"demos", "episodes", "episodes_seed", "subsample", "dones_are"}
+    hidden={"demos", "episodes", "episodes_seed", "subsample", "dones_are", "keep"}
     | {"offline", "updates", "replay_data", "eval_env"},
     renamed={"steps": "max-steps"},
     defaults={"steps": EXPERT_STEPS, "eval_every": EXPERT_EVAL_EVERY},

@@ -22,7 +22,7 @@ from valuedice.training.stored import StoredConfig, read_config
 
 # What Python takes as an object, the command line takes by name.
 NAMED: dict[str, Any] = {
-    **dict.fromkeys(("demos", "env", "eval_env", "replay_data"), str | None),
+    **dict.fromkeys(("demos", "env", "eval_env", "replay_data", "init_policy"), str | None),
     **dict.fromkeys(("out", "resume"), Path | None),
 }
 NEVER_FLAGS = {"on_evaluation", "loggers"}

@@ -12,6 +12,7 @@ from valuedice.algorithms import ALGORITHMS, BC, DAC, GAIL, DualDICE, algorithm_
 from valuedice.commands import say, value_of
 from valuedice.commands.run_options import RunCommand, default_folder, pasted, where_to_look
 from valuedice.errors import InputError
+from valuedice.training.config import kept_by
 from valuedice.training.run import Run
 
 Preset = Annotated[
@@ -67,8 +68,9 @@ def train_with(options: Any) -> int:
         # From Python this means offline; here it is more likely to be forgotten.
         raise InputError("no environment given; name one with `env`, or train without one with `offline`")
     place = options.eval_env or options.env
+    keep = options.keep or kept_by(options.preset)
     task = f"{place or Path(str(options.demos)).stem}-{algorithm_name(options.algorithm)}"
-    run = TRAIN.run(options, out=options.out or default_folder(task, options.seed))
+    run = TRAIN.run(options, out=options.out or default_folder(task, options.seed), keep=keep)
     if not options.quiet:
         report(run, place)
     return 0
@@ -76,13 +78,21 @@ def train_with(options: Any) -> int:
 
 def report(run: Run, env: str | None) -> None:
     """The return next to the expert's, and where to look next."""
-    last = run.metrics[-1]
+    last, final = run.metrics[-1], run.final or {}
     lines: list[str] = []
-    if last["return_mean"] is not None:
+    if final.get("return_mean") is not None:
         expert = "unknown" if last["expert_return"] is None else f"{last['expert_return']:.1f}"
-        lines.append(f"return: {last['return_mean']:.1f} ± {last['return_std']:.1f}, expert: {expert}")
+        lines.append(
+            f"return: {final['return_mean']:.1f} ± {final['return_std']:.1f} on fresh episodes, expert: {expert}"
+        )
+    if final.get("distance") is not None:
+        floor = "" if final["distance_floor"] is None else f" (noise floor about {final['distance_floor']:.2g})"
+        lines.append(f"distance from the demonstrations: {final['distance']:.3g}{floor}")
+    if final.get("kept") == "closest":
+        when = f"update {final['updates']:,}" if run.config.offline else f"step {final['step']:,}"
+        lines.append(f"kept: the policy of {when}, the closest of {len(run.metrics)} evaluated ones")
     if last["kl_estimate"] is not None:
-        lines.append(f"divergence from the expert (KL estimate): {last['kl_estimate']:.3g}")
+        lines.append(f"divergence from the expert at the end (KL estimate): {last['kl_estimate']:.3g}")
     lines += where_to_look(run)
     if env is not None:
         lines.append(f"next:   valuedice evaluate {pasted(run)} --env {env} --episodes 10")

@@ -19,6 +19,8 @@ from valuedice.report.records import STATUSES, Row, Run, parsed_row, parsed_tabl
 ROWS, RUNS = "rows.csv", "runs.csv"
 LABELS = ("task", "contestant", "episodes", "subsample", "seed")
 RUN_COLUMNS = ("run", *(entry.name for entry in fields(Run) if entry.name not in ("name", "rows")))
+NEEDED = tuple(name for name in RUN_COLUMNS if name != "final")
+"""Older reports lack the others."""
 ROW_COLUMNS = ("run", *LABELS, *Row._fields)
 
 
@@ -69,7 +71,7 @@ def read_compact(folder: Path) -> list[Run]:
                 f"{folder / ROWS} cannot be read (line {line}: {error}); write the report again"
             ) from None
     runs: list[Run] = []
-    for line, cells in enumerate(table(folder / RUNS, RUN_COLUMNS), 2):
+    for line, cells in enumerate(table(folder / RUNS, NEEDED), 2):
         try:
             runs.append(parsed_run(cells, tuple(rows.pop(cells["run"], ()))))
         except (ValueError, RecursionError) as error:
@@ -113,6 +115,7 @@ def parsed_run(cells: dict[str, str], rows: tuple[Row, ...]) -> Run:
         seconds=float(cells["seconds"]) if cells["seconds"] else None,
         versions=parsed_object(cells["versions"]),
         settings=parsed_object(cells["settings"]),
+        final=parsed_object(cells.get("final") or "{}"),
         rows=rows,
     )
 

@@ -118,9 +118,12 @@ def read_run(folder: Path, name: str, cell: Cell | None = None) -> Run:
         if status == "finished":
             if not run.rows:
                 raise DamagedError(f"{folder} is finished, but has no evaluations in metrics.csv")
-            versions = read_json(folder / "summary.json").get("versions")
-            known = cast("dict[str, Any]", versions) if isinstance(versions, dict) else {}
-            run = replace(run, versions={name: str(value) for name, value in known.items()})
+            summary = read_json(folder / "summary.json")
+            known, final = (
+                cast("dict[str, Any]", part) if isinstance(part := summary.get(name), dict) else {}
+                for name in ("versions", "final")
+            )
+            run = replace(run, versions={name: str(value) for name, value in known.items()}, final=final)
     except DamagedError as damage:
         return replace(run, status="failed", error=str(without_paths(str(damage))), rows=())
     return run

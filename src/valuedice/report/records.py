@@ -84,6 +84,8 @@ class Run:
     seconds: float | None = None
     versions: dict[str, str] = field(default_factory=dict[str, str])
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    final: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The policy that the run ended with, on fresh episodes; empty if that was not measured."""
     rows: tuple[Row, ...] = ()
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 from valuedice.algorithms import ALGORITHMS, AnyAlgorithm, preset_of
 from valuedice.algorithms.settings import settings_of, with_settings
 from valuedice.envs.make import file_name
-from valuedice.training.config import TrainConfig
+from valuedice.training.config import TrainConfig, kept_by
 from valuedice.training.json_types import fits
 
 RING = "ring"
@@ -60,7 +60,8 @@ class Cell:
         algorithm = preset_of(self.algorithm, self.preset)
         known = settings_of(algorithm)
         own = {name: value for name, value in self.settings.items() if name in known}
-        rest = {name: value for name, value in self.settings.items() if name not in known}
+        rest: dict[str, Any] = {"keep": kept_by(self.preset)}
+        rest |= {name: value for name, value in self.settings.items() if name not in known}
         config = TrainConfig(
             env=self.task, episodes=self.episodes, subsample=self.subsample, seed=self.seed, quiet=True, **rest
         )

@@ -23,7 +23,7 @@ class Batches:
         self,
         data: Data,
         spec: Spec,
-        seed: int,
+        seed: int | list[int],
         *,
         expert: ExpertRows | None = None,
         held_out: ExpertRows | None = None,
@@ -34,7 +34,7 @@ class Batches:
         """`ahead` batches are drawn at once where nothing adds to the data: offline."""
         self.data, self.spec, self.ahead = data, spec, ahead
         self.expert, self.held_out, self.replay, self.rollouts = expert, held_out, replay, rollouts
-        self.rng = np.random.default_rng([seed, 1])
+        self.rng = np.random.default_rng([seed, 1] if isinstance(seed, int) else seed)
         self._block: Batch | None = None
         self._block_rng: Any = None
         """State of the generator before the open block was drawn."""
@@ -69,6 +69,12 @@ class Batches:
             assert count == 1, "a rollout is learned from once"
             rollout = jax.tree.map(lambda part: part[None], self.rollouts.newest())
         return Batch.of(self.spec, (count,), expert, initial, replay, held_out, rollout)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is all data that the algorithm cannot do without: before the first step, no replay data."""
+        acted = self.rollouts is None or self.rollouts.count > 0
+        return acted and (self.data.replay != "required" or bool(self.replay))
 
     def diagnosis(self, updates: int) -> Batch:
         """All rows of the expert with their weights, a sample of the replay data, and the newest rollout."""

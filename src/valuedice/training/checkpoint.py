@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import textwrap
 import warnings
 import zlib
@@ -101,6 +102,12 @@ class Checkpoints:
         self.folder = folder
         self._next = 0
         self._segments: dict[str, list[Segment]] = {slot: [] for slot in SLOTS}
+
+    @property
+    def begun(self) -> bool:
+        """Whether any checkpoint was completed."""
+        # Not the method of Path, which raises on a name that is too long.
+        return any(os.path.exists(self.folder / name / "state") for name in SLOTS)
 
     def save(self, arrays: Arrays, facts: Facts, replay: Replay | None) -> None:
         """Writes to the slot of the older checkpoint; the newer one stays until this one is complete."""

@@ -42,6 +42,15 @@ DemosRef = Demos | str | os.PathLike[str]
 """Demonstrations, or the name or path that load_demos takes."""
 
 
+Keep = Literal["closest", "last"]
+"""Which of the evaluated policies a run ends with."""
+
+
+def kept_by(preset: str) -> Keep | None:
+    """What a run of a preset ends with; None leaves it to the config. The paper reports the last policy."""
+    return "last" if preset == "paper" else None
+
+
 class Round(NamedTuple):
     """One round of the loop."""
 
@@ -53,11 +62,10 @@ class Round(NamedTuple):
     """Whether an evaluation follows."""
 
 
-def setting(default: Any, *, stored: bool = True, changes: bool = False, later: bool = False) -> Any:
+def setting(default: Any, *, stored: bool = True, changes: bool = False) -> Any:
     """A field of the config. `stored` settings are in `config.json`; of these, a resumed run may change those that
-    do not decide what is learned (`changes`). An older run of the same format may lack a `later` setting:
-    the default must be what that run did."""
-    return field(default=default, metadata={"stored": stored, "changes": changes, "later": later})
+    do not decide what is learned (`changes`)."""
+    return field(default=default, metadata={"stored": stored, "changes": changes})
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class TrainConfig:
     """Use this many of the demonstrated episodes, chosen by the seed; all by default."""
     episodes_seed: int | None = setting(None, changes=True)
     """Chooses the episodes; by default the seed of the run."""
-    subsample: int = setting(1, later=True)
+    subsample: int = setting(1)
     """Use every Nth transition of each episode, from an offset chosen by the episodes' seed; all by default."""
     dones_are: DonesAre | None = setting(None, changes=True)
     """What `dones` means in the authors' file format, which does not say."""
@@ -94,6 +102,11 @@ class TrainConfig:
     """Steps (offline: updates) between evaluations."""
     eval_episodes: int = setting(10)
     """Episodes of an evaluation, with the mean action."""
+    keep: Keep | None = setting(None)
+    """End with the evaluated policy whose rollouts are closest to the demonstrations, or with the last one. Closest
+    by default, if there is an environment for evaluation. No reward chooses."""
+    init_policy: Path | str | None = setting(None)
+    """Begin with the policy of this file or run folder, in place of a warm start."""
     target_return: float | None = setting(None, changes=True)
     """Stop when the mean return of an evaluation reaches this; for algorithms that learn from rewards."""
     replay_capacity: int = setting(1_000_000)
@@ -135,9 +148,12 @@ class TrainConfig:
         """The environment that the algorithm acts in; None offline."""
         return None if self.offline else self.env
 
-    def rounds(self, done: int, pace: Pace | None) -> Iterator[Round]:
+    def rounds(self, done: int, pace: Pace | None, *, opens: bool = False) -> Iterator[Round]:
         """What remains of the run. A round is one step of all environments; offline, one compiled call, which ends
-        where a block of batches or an evaluation ends."""
+        where a block of batches or an evaluation ends. A run that `opens` has a round 0: its first policy is
+        evaluated before anything else."""
+        if opens:
+            yield Round(0, 0, evaluates=True)
         online = None if self.offline else pace
         # With parallel environments, evaluates at the first step count past each multiple of `eval_every`.
         stride = 1 if online is None else online.environments
@@ -181,8 +197,18 @@ class TrainConfig:
                 f"{name} does not use replay data with these settings; omit `replay_data`, or use value-dice with "
                 "a `replay_regularization` above 0"
             )
+        if not data.demos and self.keep == "closest":
+            raise InputError(f"{name} has no demonstrations to be close to; omit `keep`")
+        if self.keep == "closest" and self.eval_env is None and self.env is None:
+            raise InputError(
+                "no policy is evaluated without an environment; name an `eval_env`, or `keep` the last"
+            )
         config = replace(self, offline=offline, eval_env=self.env if self.eval_env is None else self.eval_env)
         config = replace(config, **{name: self._whole(name) for name in WHOLE})
+        closest = data.demos and config.eval_env is not None
+        config = replace(config, keep=config.keep or ("closest" if closest else "last"))
+        if config.init_policy is not None:
+            config = replace(config, init_policy=os.path.abspath(config.init_policy))
         config = replace(config, threads=threads() if config.threads is None else config.threads)
         if offline or pace is None:
             return replace(config, updates=DEFAULTS["updates"] if config.updates is None else config.updates)

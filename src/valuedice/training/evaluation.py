@@ -5,22 +5,30 @@ from __future__ import annotations
 from functools import cached_property
 
 from valuedice.algorithms import Diagnosis
+from valuedice.demos import Demos
+from valuedice.energy import Reference
 from valuedice.envs.episodes import Evaluator
 from valuedice.policy import Policy
 from valuedice.training.checkpoint import Arrays, Facts
+from valuedice.training.choice import Choice
 from valuedice.training.config import TrainConfig
 from valuedice.training.learner import Learner
 from valuedice.training.stopping import Guard
 from valuedice.types import Metrics
+
+FRESH = 1
+"""Seeds of the final episodes; those of evaluations are shorter."""
 
 
 class Evaluation:
     """Measures a learner. Without an evaluator, returns stay empty; without rewards, so does the normalised one."""
 
     def __init__(
-        self, config: TrainConfig, learner: Learner, evaluator: Evaluator | None, expert_return: float | None
+        self, config: TrainConfig, learner: Learner, evaluator: Evaluator | None, demos: Demos | None
     ) -> None:
-        self.config, self.learner, self.evaluator, self.expert_return = config, learner, evaluator, expert_return
+        self.config, self.learner, self.evaluator = config, learner, evaluator
+        self.expert_return = None if demos is None else demos.expert_return
+        self.reference = None if demos is None or evaluator is None else Reference(demos)
         self.guard = Guard(config.unit)
         self.converged = False
         """Whether the algorithm has nothing left to learn, by its last diagnosis."""
@@ -42,6 +50,7 @@ class Evaluation:
             "return_std": None,
             "expert_return": self.expert_return,
             "normalized_return": None,
+            "distance": None,
             "kl_estimate": None,
         }
 
@@ -57,16 +66,26 @@ class Evaluation:
         self.converged = bool(diagnosis.converged)
 
     def returns(self, policy: Policy, seed: list[int]) -> Metrics:
-        """The columns about returns, as far as they can be measured."""
+        """The columns about what a policy does, as far as they can be measured."""
         if self.evaluator is None:
             return {}
         result = self.evaluator.policy(policy, seed)
         row: Metrics = {"return_mean": result.mean, "return_std": result.std}
+        if self.reference is not None:
+            row["distance"] = self.reference.distance(result.episodes)
         # If random actions do as well as the expert, there is no scale.
         if self.expert_return is not None and self.random_return not in (None, self.expert_return):
             span = self.expert_return - self.random_return
             row["normalized_return"] = (result.mean - self.random_return) / span
         return row
+
+    def final(self, choice: Choice) -> Metrics:
+        """The headline of a run: the policy that it ends with, measured on episodes that chose nothing."""
+        row: Metrics = dict.fromkeys(("return_mean", "return_std", "normalized_return", "distance"))
+        if choice.policy is not None:
+            row |= self.returns(choice.policy, [self.config.seed, 0, FRESH])
+        floor = None if self.reference is None else self.reference.floor
+        return row | {"distance_floor": floor, "kept": choice.keep, "step": choice.step, "updates": choice.updates}
 
     def save(self) -> tuple[Arrays, Facts]:
         """Whether the algorithm has converged."""

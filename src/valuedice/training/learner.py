@@ -11,7 +11,9 @@ import numpy as np
 from jax import Array
 
 from valuedice.algorithms import AnyAlgorithm, Diagnosis
+from valuedice.algorithms.protocol import TakesPolicy
 from valuedice.errors import InputError
+from valuedice.networks import Params
 from valuedice.policy import Policy
 from valuedice.training.batches import Batches
 from valuedice.training.checkpoint import Arrays, Facts
@@ -78,6 +80,12 @@ class Learner:
         self.updates += updates
         self._policy = None
 
+    def begin_with(self, actor: Params) -> None:
+        """Replaces the policy before the first update."""
+        assert isinstance(self.algorithm, TakesPolicy), "checked when the run was opened"
+        self.state = self.algorithm.with_policy(self.state, actor)
+        self._policy = None
+
     @property
     def policy(self) -> Policy:
         """The current policy in numpy; a copy, because the next update reuses the memory."""
@@ -87,9 +95,12 @@ class Learner:
         return self._policy
 
     def measure(self) -> tuple[Diagnosis, Metrics]:
-        """The algorithm's diagnosis as plain numbers, and the means of its metrics since the last call."""
+        """The algorithm's diagnosis as plain numbers, and the means of its metrics since the last call. Before the
+        first step there may be no data to measure on; the diagnosis is then empty."""
         means = {name: total / max(self._summed, 1) for name, total in self._sums.items()}
         self._sums, self._summed = {}, 0
+        if not self.batches.ready:
+            return Diagnosis({}), means
         diagnosis = run_diagnosis(self.algorithm, self.state, self.batches.diagnosis(self.updates))
         return jax.tree.map(float, diagnosis), means
 

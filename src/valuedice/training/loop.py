@@ -2,6 +2,7 @@
 
 | pseudocode of the paper                    | here                                                        |
 |--------------------------------------------|-------------------------------------------------------------|
+| initialise π                               | `opening.play`: cloned or loaded, if not new; round 0       |
 | a ~ π(·|s), s′ ~ P(s, a), R ← R ∪ (s, a, s′) | `actor.step`: nothing offline, one step of each environment |
 | draw batches from D and R                  | `learner.learn`, which takes them from its `batches`        |
 | ν, π ← a step of J                         | `algorithm.update`, K of them in one compiled call          |
@@ -11,10 +12,12 @@ from __future__ import annotations
 
 from valuedice.errors import DivergenceError
 from valuedice.training.acting import Actor
+from valuedice.training.choice import Choice
 from valuedice.training.config import TrainConfig
 from valuedice.training.evaluation import Evaluation
 from valuedice.training.learner import Learner
 from valuedice.training.loggers import Progress
+from valuedice.training.opening import Opening
 from valuedice.training.progress import Display
 from valuedice.training.run_folder import RunFolder
 from valuedice.training.stopping import deferred_signals
@@ -22,19 +25,25 @@ from valuedice.training.stopping import deferred_signals
 
 def run_training(
     config: TrainConfig,
+    opening: Opening,
     learner: Learner,
     actor: Actor,
     evaluation: Evaluation,
+    choice: Choice,
     folder: RunFolder,
     display: Display,
 ) -> None:
     """Acts, stores, draws, updates; now and then evaluates, logs and saves. Continues at `folder.done`."""
     if evaluation.reached(folder.rows):
         return
+    opens = not opening.empty and not folder.rows
     with deferred_signals() as signals:
-        for done, updates, evaluates in config.rounds(folder.done, learner.algorithm.pace):
-            actor.step(learner.policy)
-            learner.learn(updates)
+        for done, updates, evaluates in config.rounds(folder.done, learner.algorithm.pace, opens=opens):
+            if done > 0:
+                actor.step(learner.policy)
+                learner.learn(updates)
+            elif not opening.play(lambda: signals.caught is not None, display.opening):
+                folder.stop(signals.caught, save=False)
             folder.done = done
             display.advance(done)
             over = done == config.total
@@ -43,17 +52,21 @@ def run_training(
                 evaluation.guard.check_finite(learner.losses, done)
                 if evaluates:
                     evaluation.fill(row, done)
-                    folder.log(row, None if evaluation.guard.suspicious else learner.policy)
+                    if evaluation.guard.suspicious:
+                        folder.log(row, None, None)
+                    else:
+                        choice.consider(row, learner.policy)
+                        folder.log(row, learner.policy, choice.policy)
                     display.evaluated(row)
                     progress = Progress(row["step"], learner.updates, dict(row), learner.policy)
                     stopped = tell(config, folder, progress, save=not evaluation.guard.suspicious)
                     over = over or stopped or evaluation.reached(folder.rows)
                 # What looks like divergence never replaces a good checkpoint.
                 if not evaluation.guard.suspicious:
-                    folder.save(now=over)
+                    folder.save(now=over or done == 0)
             except DivergenceError as error:
                 if not folder.rows or folder.rows[-1] is not row:
-                    folder.log(row | learner.losses, None)
+                    folder.log(row | learner.losses, None, None)
                 help_text = f"What usually helps, in a new run folder: {learner.algorithm.remedies}."
                 raise DivergenceError(f"{error} {help_text} {folder.kept()}.") from None
             if over:

@@ -61,7 +61,7 @@ class Heartbeat:
             "unit": self.unit,
             "rate": (done - count) / max(now - before, 1e-9),
             "seconds": now - self.begin,
-            "last": {name: last.get(name) for name in ("return_mean", "normalized_return")},
+            "last": {name: last.get(name) for name in ("return_mean", "normalized_return", "distance")},
         }
         partial = self.path.with_suffix(".partial")
         with suppress(OSError):
@@ -112,6 +112,16 @@ class Display:
             )
             self.progress.start()
 
+    def opening(self, done: int, total: int) -> None:
+        """Called during a warm start."""
+        text = f"warm start: {done:,} of {total:,} updates of cloning"
+        if self.heartbeat is not None:
+            self.heartbeat.beat(0, self.last)
+        if self.live:
+            self.progress.update(self.task, result=text)
+        elif done == 0:
+            self.say(f"{self.name}: {text}")
+
     def advance(self, done: int) -> None:
         """Called after every step or compiled call."""
         self.done = done
@@ -125,6 +135,8 @@ class Display:
         parts: list[str] = []
         if row["return_mean"] is not None:
             parts.append(f"return {row['return_mean']:.0f} ± {row['return_std']:.0f}{self.goal}")
+        if row["distance"] is not None:
+            parts.append(f"distance {row['distance']:.3g}")
         if row["kl_estimate"] is not None:
             parts.append(f"KL {row['kl_estimate']:.3g}")
         result = ", ".join(parts)

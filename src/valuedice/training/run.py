@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,10 +26,12 @@ from valuedice.replay import Replay, Rollouts
 from valuedice.training.acting import Actor, Collector, Env, Explorer, Nobody
 from valuedice.training.batches import Batches
 from valuedice.training.checkpoint import Checkpoints
+from valuedice.training.choice import Choice
 from valuedice.training.config import BLOCK, TrainConfig
 from valuedice.training.evaluation import Evaluation
 from valuedice.training.learner import Learner, restored, start
 from valuedice.training.loop import run_training
+from valuedice.training.opening import Opening
 from valuedice.training.progress import Display
 from valuedice.training.run_folder import RunFolder, below, check_folder
 from valuedice.training.stored import StoredConfig, load_data, read_config
@@ -45,6 +48,9 @@ class Run:
     config: TrainConfig
     metrics: list[Metrics] = field(repr=False)
     """A row for each evaluation, as in `metrics.csv`; of a loaded run, up to its last checkpoint."""
+    final: Metrics | None = field(repr=False)
+    """The policy that the run ends with, on fresh episodes: `return_mean, return_std, normalized_return, distance,
+    distance_floor, kept, step, updates`. None if the run has not finished."""
     _policy: Policy | None = field(repr=False)
     _algorithm: AnyAlgorithm | None
     _state: Any = field(default=None, repr=False)
@@ -63,8 +69,8 @@ class Run:
 
     @cached_property
     def policy(self) -> Policy:
-        """The policy of the last evaluation. (With held-out episodes, behavioural cloning keeps the one with the
-        smallest loss on them.) No return chooses it."""
+        """The policy that the run ends with: of the evaluated ones, that with the smallest `distance`, or the last
+        (`keep`). No return chooses it."""
         if self._policy is not None:
             return self._policy
         assert self.out is not None
@@ -159,24 +165,34 @@ def run_algorithm(algorithm: AnyAlgorithm, config: TrainConfig) -> Run:
         batches = open_batches(algorithm, config, spec, normalizer, demos, extra)
         learner = Learner(algorithm, batches, normalizer, spec, config.seed)
         actor = open_actor(algorithm, config, envs, batches, normalizer)
-        expert_return = None if demos is None else demos.expert_return
-        evaluation = Evaluation(config, learner, evaluator, expert_return)
-        parts = {"learner": learner, "batches": batches, "actor": actor, "evaluation": evaluation}
+        opening = Opening(algorithm, learner, demos, config.seed)
+        begun = folder is not None and Checkpoints(folder / "checkpoint").begun
+        # A run that has begun does not need the file any more.
+        if config.init_policy is not None and not begun:
+            opening.take(config.init_policy, name)
+        evaluation = Evaluation(config, learner, evaluator, demos)
+        assert config.keep is not None
+        choice = Choice(config.keep, normalizer, spec)
+        parts = {"learner": learner, "batches": batches, "actor": actor, "evaluation": evaluation, "choice": choice}
         kept = stack.enter_context(
             closing(RunFolder(folder, stored, parts, batches.replay, resume=config.resume, begin=begin))
         )
         kept.restore(config.total)
         title = f"{stored.algorithm} on {name}"
-        goals = {"expert": expert_return, "target": config.target_return}
+        goals = {"expert": evaluation.expert_return, "target": config.target_return}
         goal = next((f"{what} {value:.0f}" for what, value in goals.items() if value is not None), "")
         with Display(
             title, config.total, config.unit, goal=goal, start=kept.done, quiet=config.quiet, folder=folder
         ) as display:
             if folder is not None:
                 display.say(f"{title}: the run is in {folder}")
-            run_training(config, learner, actor, evaluation, kept, display)
-        kept.finish(None if evaluation.guard.suspicious else learner.policy)
-    return Run(config, kept.rows, learner.policy, algorithm, learner.state)
+            run_training(config, opening, learner, actor, evaluation, choice, kept, display)
+        policy, final = choice.policy or learner.policy, evaluation.final(choice)
+        if not evaluation.guard.suspicious:
+            # Again, because an interrupted run may have written policies of evaluations that were discarded.
+            kept.write_policies(learner.policy, policy)
+        kept.finish(final)
+    return Run(config, kept.rows, final, policy, algorithm, learner.state)
 
 
 train = takes_settings(TrainConfig)(run_algorithm)
@@ -207,7 +223,14 @@ def load_run(folder: str | Path, algorithm: AnyAlgorithm | None = None) -> Run:
     saved = Checkpoints(folder / "checkpoint").load()
     rows: list[Metrics] = [] if saved is None else saved.facts["rows"]
     known = stored.rebuilt_algorithm() if algorithm is None else algorithm
-    return Run(stored.train_config(folder), rows, None, known)
+    return Run(stored.train_config(folder), rows, read_final(folder), None, known)
+
+
+def read_final(folder: Path) -> Metrics | None:
+    """The headline in `summary.json`; None if the run has not finished."""
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        return dict(json.loads((folder / "summary.json").read_text())["final"])
+    return None
 
 
 def check_algorithm(algorithm: object) -> None:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import numpy as np
 
@@ -120,16 +120,25 @@ class RunFolder:
             write_json(self.path / "config.json", self.config.as_json())
             self._loggers = [MetricsFile(self.path, self.rows), TensorBoard(self.path, self.rows)]
 
-    def log(self, row: Metrics, policy: Policy | None) -> None:
-        """One evaluation, and the policy that it measured; None keeps the policy before it."""
+    def log(self, row: Metrics, last: Policy | None, kept: Policy | None) -> None:
+        """One evaluation, the policy that it measured, and the one that the run would end with; None leaves the
+        files as they are."""
         self.rows.append(row)
         if self.path is None:
             return
         with self.writing():
             for logger in self._loggers:
                 logger.log(row)
-            if policy is not None:
-                write_whole(self.path / "policy.safetensors", policy.to_bytes())
+        self.write_policies(last, kept)
+
+    def write_policies(self, last: Policy | None, kept: Policy | None) -> None:
+        """The policy of the last evaluation, and the one that the run ends with."""
+        if self.path is None:
+            return
+        with self.writing():
+            for name, policy in (("policy-last", last), ("policy", kept)):
+                if policy is not None:
+                    write_whole(self.path / f"{name}.safetensors", policy.to_bytes())
 
     def save(self, *, now: bool = False) -> None:
         """A checkpoint, if it is time for one."""
@@ -154,27 +163,27 @@ class RunFolder:
             return f"{self.path} holds no checkpoint yet"
         return f"{self.path} holds the checkpoint at {self.saved:,} {self.config.unit}"
 
-    def stop(self, signum: int, *, save: bool) -> None:
+    def stop(self, signum: int | None, *, save: bool) -> NoReturn:
         """Saves, if allowed, and ends the run because of a signal."""
         if save:
             self.save(now=True)
         message = f"stopped after {self.when}; {self.kept()}"
         if self.path is not None:
             message += f"; continue with: {self.config.resume_call(self.path)}"
+        assert signum is not None
         raise Interrupted(signum, message)
 
-    def finish(self, policy: Policy | None) -> None:
-        """The end of a complete run: its policy (None keeps the last good one), and `summary.json` with the last
-        row, the best row, versions and hardware."""
+    def finish(self, final: Metrics) -> None:
+        """The end of a complete run: `summary.json` with the headline, the last row, the row of the highest return,
+        versions and hardware."""
         if self.path is None:
             return
         scored = [row for row in self.rows if row["return_mean"] is not None]
         best = max(scored, key=lambda row: row["return_mean"]) if scored else None
         last = self.rows[-1] if self.rows else None
-        about = {"format": FORMAT, "last": last, "best": best, "versions": versions(), "hardware": hardware()}
+        about = {"format": FORMAT, "final": final, "last": last, "best": best}
+        about |= {"versions": versions(), "hardware": hardware()}
         with self.writing():
-            if policy is not None:
-                write_whole(self.path / "policy.safetensors", policy.to_bytes())
             write_json(self.path / "summary.json", about)
 
     def close(self) -> None:

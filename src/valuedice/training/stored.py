@@ -19,8 +19,8 @@ from valuedice.training.json_types import fits
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-FORMAT = 4
-"""1 had no checkpoints; 2 other settings of SAC; 3 stored settings twice."""
+FORMAT = 5
+"""1 had no checkpoints; 2 other settings of SAC; 3 stored settings twice; 4 other settings of ValueDICE and BC."""
 OBJECT = "object"
 """Marks a setting that was given as a Python object, with its description."""
 
@@ -153,8 +153,7 @@ def read_config(path: Path) -> StoredConfig:
         needed = "use a newer version of valuedice" if found > FORMAT else "start a new run in another folder"
         raise InputError(f"{path} has format {found}; this version resumes only format {FORMAT}: {needed}")
     try:
-        older = {entry.name: entry.default for entry in stored_fields() if entry.metadata["later"]}
-        settings = {entry.name: (older | content)[entry.name] for entry in stored_fields()}
+        settings = {entry.name: content[entry.name] for entry in stored_fields()}
         stored = StoredConfig(content["algorithm"], content["hyperparameters"], settings, content["fingerprints"])
     except KeyError as error:
         raise InputError(f"{path / 'config.json'} lacks {error}; start a new run, in another folder") from None
