@@ -5,10 +5,12 @@ compares three ways to choose one of a run's evaluated policies: the smallest di
 and the last. Runs with fewer than five evaluations are left out. It writes
 
 - `cells.md`: for each task, regime and contestant, the normalised return of the last evaluation, of the kept policy
-  on fresh episodes, and of the best evaluation; all seeds, then their mean;
+  on fresh episodes, of the best evaluation, and the mean of all evaluations; all seeds, then their mean;
 - `choosing.csv` and `choosing.md`: the rank correlation of distance and `kl_estimate` with the return over a run's
   evaluations, and the regret of each choice: how far its return is below that of the run's best evaluation;
 - `choosing.png`: the regret of every run, by choice.
+
+If no run has enough evaluations, it writes `cells.md` alone.
 """
 
 from __future__ import annotations
@@ -77,20 +79,21 @@ def cells(runs: tuple[Run, ...]) -> str:
     """A Markdown table: every seed, then the mean."""
     titles = contestants_of(runs)
     lines = [
-        "| task | transitions | | last | kept, fresh episodes | best evaluation |",
-        "|---|---|---|---|---|---|",
+        "| task | transitions | | last | kept, fresh episodes | best evaluation | mean of the evaluations |",
+        "|---|---|---|---|---|---|---|",
     ]
     for group, members in sorted(groups_of(runs).items()):
         done = sorted((run for run in members if run.status == "finished"), key=lambda run: run.seed or 0)
-        found: dict[str, list[float]] = {"last": [], "kept": [], "best": []}
+        found: dict[str, list[float]] = {"last": [], "kept": [], "best": [], "mean": []}
         for run in done:
             returns = [row.normalized_return for row in run.rows if row.normalized_return is not None]
             found["last"].append(returns[-1])
             found["best"].append(max(returns))
+            found["mean"].append(float(np.mean(returns)))
             if run.final.get("normalized_return") is not None:
                 found["kept"].append(run.final["normalized_return"])
         every = "all" if group.regime.subsample == 1 else f"1 in {group.regime.subsample}"
-        numbers = [shown(found[name]) for name in ("last", "kept", "best")]
+        numbers = [shown(values) for values in found.values()]
         lines.append(f"| {group.task} | {every} | {titles[group.contestant]} | {' | '.join(numbers)} |")
     return "\n".join(lines) + "\n"
 
@@ -165,6 +168,8 @@ def main() -> None:
     lines = [line for run in runs if run.status == "finished" and (line := study(run)) is not None]
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "cells.md").write_text(cells(runs))
+    if not lines:
+        return
     (options.out / "choosing.md").write_text(summary(lines))
     with (options.out / "choosing.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, fieldnames=list(lines[0]))

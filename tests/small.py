@@ -16,6 +16,7 @@ from valuedice.types import Metrics
 
 SMALL: dict[str, Any] = {
     "hidden": (16,),
+    "policy_hidden": (16,),
     "discriminator_hidden": (16,),
     "ratio_hidden": (16,),
     "batch_size": 16,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,25 +20,32 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from valuedice.errors import InputError
-from valuedice.networks import Params, actor_init, categorical_policy, gaussian_policy
-from valuedice.policy import FORMAT, Policy, load_policy
-from valuedice.types import Normalizer, Spec
+from valuedice.networks import Dense, PolicyNet, actor_init, categorical_policy, gaussian_policy
+from valuedice.policy import FIRST_FORMAT, FORMAT, Policy, load_policy
+from valuedice.types import SQUASHED, Form, Normalizer, Spec
 
 BOX = Spec(obs_size=3, action_size=2, low=(-1.0, 0.5), high=(3.0, 0.75))
 FOUR = Spec(obs_size=3, action_size=4, discrete=True, first_action=5)
 ROUNDED = replace(BOX, low=(-0.1, -0.3), high=(0.7, 0.4))  # float32 holds none of these bounds
+CLIPPED = Form("tanh", "clip")
 OBSERVATIONS = np.random.default_rng(1).normal(size=(50, 3)) * [1, 10, 0.1] + [0, 5, 2]
 MANY = np.tile(OBSERVATIONS[0], (20_000, 1))
 
 
-def make(spec: Spec) -> tuple[Policy, Params]:
+FORMS = pytest.mark.parametrize("form", [SQUASHED, CLIPPED], ids=["squashed", "clipped"])
+
+
+def make(spec: Spec, form: Form = SQUASHED) -> tuple[Policy, PolicyNet]:
     """A random policy, in numpy and in JAX."""
     rng = np.random.default_rng(0)
-    params = actor_init(jax.random.key(0), spec.obs_size, spec.action_size, (32, 16), spec.discrete)
-    params = [layer._replace(bias=jnp.asarray(rng.normal(size=layer.kernel.shape[1]) / 4)) for layer in params]
-    layers = tuple((np.array(layer.kernel), np.array(layer.bias)) for layer in params)
+    actor = actor_init(jax.random.key(0), spec, (32, 16), form)
+    biases = [jnp.asarray(rng.normal(size=layer.kernel.shape[1]) / 4) for layer in actor.layers]
+    actor = replace(
+        actor, layers=[Dense(part.kernel, bias) for part, bias in zip(actor.layers, biases, strict=True)]
+    )
+    layers = tuple((np.array(layer.kernel), np.array(layer.bias)) for layer in actor.layers)
     normalizer = Normalizer(np.array([0, 5, 2], np.float32), np.array([1, 10, 0.1], np.float32), clip=2.0)
-    return Policy(layers, normalizer, spec), params
+    return Policy(layers, normalizer, spec, actor.form), actor
 
 
 def seen(policy: Policy) -> np.ndarray:
@@ -46,9 +54,10 @@ def seen(policy: Policy) -> np.ndarray:
     return np.column_stack([normalised, np.zeros(len(normalised))]).astype(np.float32)
 
 
-def test_the_mean_action_is_that_of_the_jax_network_in_the_environments_units():
-    policy, params = make(BOX)
-    mode = np.array(jax.vmap(lambda row: gaussian_policy(params, row).mode())(seen(policy)))
+@FORMS
+def test_the_mean_action_is_that_of_the_jax_network_in_the_environments_units(form):
+    policy, actor = make(BOX, form)
+    mode = np.array(jax.vmap(lambda row: gaussian_policy(actor, row).mode())(seen(policy)))
     actions = policy(OBSERVATIONS)
     assert actions.shape == (50, 2)
     assert_allclose(actions, np.array([-1, 0.5]) + (mode + 1) / 2 * np.array([4, 0.25]), atol=1e-5)
@@ -56,16 +65,16 @@ def test_the_mean_action_is_that_of_the_jax_network_in_the_environments_units():
 
 
 def test_the_most_likely_discrete_action_is_that_of_the_jax_network():
-    policy, params = make(FOUR)
-    probs = np.array(jax.vmap(lambda row: categorical_policy(params, row).probs())(seen(policy)))
+    policy, actor = make(FOUR)
+    probs = np.array(jax.vmap(lambda row: categorical_policy(actor, row).probs())(seen(policy)))
     assert_array_equal(policy(OBSERVATIONS), 5 + probs.argmax(1))
     own = np.exp(policy.forward(OBSERVATIONS))
     assert_allclose(own / own.sum(1, keepdims=True), probs, atol=1e-5)
 
 
 def test_sampled_actions_are_a_gaussian_squashed_by_tanh():
-    policy, params = make(BOX)
-    distribution = gaussian_policy(params, jnp.asarray(seen(policy)[0]))
+    policy, actor = make(BOX)
+    distribution = gaussian_policy(actor, jnp.asarray(seen(policy)[0]))
     location, std = np.array(distribution.location), np.exp(np.array(distribution.log_std))
     many = policy(MANY, deterministic=False, rng=np.random.default_rng(0))
     u = np.arctanh(np.clip(2 * (many - [-1, 0.5]) / [4, 0.25] - 1, -1 + 1e-7, 1 - 1e-7))
@@ -73,20 +82,35 @@ def test_sampled_actions_are_a_gaussian_squashed_by_tanh():
     assert_allclose(u.std(0), std, rtol=0.03)
 
 
+def test_sampled_actions_are_a_gaussian_clipped_at_the_bounds():
+    policy, actor = make(BOX, CLIPPED)
+    distribution = gaussian_policy(actor, jnp.asarray(seen(policy)[0]))
+    location, std = np.array(distribution.location), np.exp(np.array(distribution.log_std))
+    many = 2 * (policy(MANY, deterministic=False, rng=np.random.default_rng(0)) - [-1, 0.5]) / [4, 0.25] - 1
+    # The share below any number inside the bounds is that of the Gaussian.
+    for number in (-0.999, -0.5, 0.0, 0.5, 0.999):
+        expected = [
+            0.5 * (1 + math.erf((number - at) / (s * math.sqrt(2)))) for at, s in zip(location, std, strict=True)
+        ]
+        assert_allclose((many < number).mean(0), expected, atol=5 * 0.5 / np.sqrt(len(MANY)))
+
+
 def test_sampled_discrete_actions_come_with_their_probabilities():
-    policy, params = make(FOUR)
-    probs = np.array(categorical_policy(params, jnp.asarray(seen(policy)[0])).probs())
+    policy, actor = make(FOUR)
+    probs = np.array(categorical_policy(actor, jnp.asarray(seen(policy)[0])).probs())
     many = policy(MANY, deterministic=False, rng=np.random.default_rng(0))
     assert_allclose(np.bincount(many - 5, minlength=4) / len(MANY), probs, atol=5 * 0.5 / np.sqrt(len(MANY)))
 
 
+@FORMS
 @pytest.mark.parametrize("spec", [BOX, FOUR, ROUNDED], ids=["continuous", "discrete", "rounded"])
-def test_a_policy_survives_a_round_trip_and_acts_alike_alone_and_in_a_batch(spec, tmp_path):
-    policy, _ = make(spec)
+def test_a_policy_survives_a_round_trip_and_acts_alike_alone_and_in_a_batch(spec, form, tmp_path):
+    policy, _ = make(spec, form)
     policy.save(tmp_path / "new" / "policy.safetensors")
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["policy.safetensors"]
     for back in (load_policy(tmp_path / "new"), load_policy(str(tmp_path / "new" / "policy.safetensors"))):
         assert spec == ROUNDED or back.spec == spec
+        assert back.form == policy.form
         assert back.to_bytes() == policy.to_bytes()
         assert_array_equal(policy(OBSERVATIONS), back(OBSERVATIONS))
         sample, again, other = (
@@ -100,8 +124,9 @@ def test_a_policy_survives_a_round_trip_and_acts_alike_alone_and_in_a_batch(spec
         assert_allclose(policy(observation), action, rtol=1e-5)
 
 
-def test_actions_stay_within_asymmetric_bounds_however_large_the_output():
-    policy, _ = make(BOX)
+@FORMS
+def test_actions_stay_within_asymmetric_bounds_however_large_the_output(form):
+    policy, _ = make(BOX, form)
     kernel, bias = policy.layers[-1]
     loud = replace(policy, layers=(*policy.layers[:-1], (kernel * 1e4, bias)))
     for actions in (loud(OBSERVATIONS), loud(OBSERVATIONS, deterministic=False)):
@@ -152,11 +177,33 @@ def test_other_kinds_of_file_and_truncated_ones_are_refused(saved):
         assert "not a readable safetensors file" in refused(saved)
 
 
+def test_a_file_of_the_first_format_has_relu_units(tmp_path):
+    policy, _ = make(BOX)
+    saved = tmp_path / "policy.safetensors"
+    policy.save(saved)
+    with safe_open(saved, framework="np") as file:
+        about = json.loads(file.metadata()[FORMAT])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    del about["units"]
+    save_file(tensors, saved, {FIRST_FORMAT: json.dumps(about)})
+    assert load_policy(saved).form == SQUASHED
+    assert_array_equal(load_policy(saved)(OBSERVATIONS), policy(OBSERVATIONS))
+
+
+@pytest.mark.parametrize("change", [{"units": "sine"}, {"units": None}, {"kind": "beta"}, {"kind": []}])
+def test_a_policy_of_an_unknown_form_is_refused(saved, change):
+    with safe_open(saved, framework="np") as file:
+        about = json.loads(file.metadata()[FORMAT])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    save_file(tensors, saved, {FORMAT: json.dumps(about | change)})
+    assert "damaged" in refused(saved)
+
+
 def test_other_formats_are_refused_even_with_types_that_numpy_lacks(saved):
-    rewrite(saved, form="valuedice-policy-2")
+    rewrite(saved, form="valuedice-policy-9")
     message = refused(saved)
+    assert "'valuedice-policy-9'" in message
     assert "'valuedice-policy-2'" in message
-    assert "'valuedice-policy-1'" in message
     header = json.dumps({"weight": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()
     saved.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     assert "format 'unknown'" in refused(saved)

@@ -6,6 +6,7 @@ Networks, policies and critics take one row. Callers map them over rows, so no r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -14,10 +15,10 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, Spec
+from valuedice.types import LOG_STD_MAX, LOG_STD_MIN, SQUASHED, Form, Spec
 
 ACTION_EPS = 1e-6
-"""Likelihoods clip actions this far inside ±1. Expert actions of ±1 are common, and atanh(1) is infinite."""
+"""In likelihoods, actions closer than this to ±1 count as at the bound. Expert actions of ±1 are common."""
 
 
 class Dense(NamedTuple):
@@ -28,6 +29,8 @@ class Dense(NamedTuple):
 
 
 Params = list[Dense]
+UNITS: dict[str, Callable[[Array], Array]] = {"relu": jax.nn.relu, "tanh": jnp.tanh}
+"""What a hidden unit does, by name."""
 Tree = TypeVar("Tree")
 """Any pytree of parameters."""
 
@@ -41,14 +44,28 @@ def mlp_init(key: Array, sizes: Sequence[int], *, output_bias: bool = True) -> P
     return params if output_bias else [*params[:-1], params[-1]._replace(bias=None)]
 
 
-def mlp(params: Params, x: Array, *, standardize: bool = False) -> Array:
-    """Dense layers with ReLU between them. `standardize` adds layer normalisation without learned parameters."""
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PolicyNet:
+    """The layers of a policy network, and how it computes."""
+
+    layers: Params
+    form: Form = field(metadata={"static": True})
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of the hidden layers."""
+        return tuple(layer.kernel.shape[1] for layer in self.layers[:-1])
+
+
+def mlp(params: Params, x: Array, *, units: str = "relu", standardize: bool = False) -> Array:
+    """Dense layers with `units` between them. `standardize` adds layer normalisation without learned parameters."""
     for index, layer in enumerate(params):
         x = x @ layer.kernel
         if layer.bias is not None:
             x = x + layer.bias
         if index < len(params) - 1:
-            x = jax.nn.relu(standardized(x) if standardize else x)
+            x = UNITS[units](standardized(x) if standardize else x)
     return x
 
 
@@ -130,6 +147,32 @@ def log_tanh_slope(u: Array) -> Array:
     return 2 * (jnp.log(2.0) - u - jax.nn.softplus(-2 * u))
 
 
+class ClippedGaussian(NamedTuple):
+    """a = clip(u, -1, 1), u ~ N(location, e^log_std): what an environment makes of a Gaussian policy."""
+
+    location: Array
+    log_std: Array
+
+    def mode(self) -> Array:
+        """The action of the mean of u, used for evaluation."""
+        return jnp.clip(self.location, -1, 1)
+
+    def sample(self, noise: Array) -> Array:
+        """A reparameterised sample; without a gradient where it is clipped."""
+        return jnp.clip(self.location + jnp.exp(self.log_std) * noise, -1, 1)
+
+    def log_prob(self, action: Array, clip: float = ACTION_EPS) -> Array:
+        """log π(a|s): the density of u between the bounds, the probability of its tail at a bound."""
+        std = jnp.exp(self.log_std)
+        inside = jax.scipy.stats.norm.logpdf(action, self.location, std)
+        above, below = (jax.scipy.special.log_ndtr((side * self.location - 1) / std) for side in (1, -1))
+        return jnp.sum(jnp.where(action > 1 - clip, above, jnp.where(action < -1 + clip, below, inside)))
+
+    def entropy(self, noise: Array) -> Array:
+        """A one-sample estimate from `noise`, of E -log π(a|s)."""
+        return -self.log_prob(self.sample(noise))
+
+
 class Categorical(NamedTuple):
     """A distribution over one-hot actions."""
 
@@ -148,46 +191,59 @@ class Categorical(NamedTuple):
         return -jnp.sum(self.probs() * jax.nn.log_softmax(self.logits))
 
 
-def actor_init(key: Array, obs_size: int, action_size: int, hidden: Sequence[int], discrete: bool) -> Params:
-    """The policy's layers. The absorbing mark is not an input: the policy never acts in the absorbing state."""
-    return mlp_init(key, (obs_size, *hidden, action_size if discrete else 2 * action_size))
+Gaussian = TanhGaussian | ClippedGaussian
+"""A policy for continuous actions."""
 
 
-def gaussian_policy(params: Params, obs: Array) -> TanhGaussian:
-    """π(·|s) for continuous actions in (-1, 1). A tanh bounds the log standard deviation."""
-    location, raw = jnp.split(mlp(params, obs[:-1]), 2)
+def actor_init(key: Array, spec: Spec, hidden: Sequence[int], form: Form = SQUASHED) -> PolicyNet:
+    """A policy network. The absorbing mark is not an input: the policy never acts in the absorbing state."""
+    layers = mlp_init(key, (spec.obs_size, *hidden, spec.action_size * (1 if spec.discrete else 2)))
+    # Discrete actions have no bounds.
+    return PolicyNet(layers, form._replace(bounds=SQUASHED.bounds) if spec.discrete else form)
+
+
+def gaussian_policy(actor: PolicyNet, obs: Array) -> Gaussian:
+    """π(·|s) for continuous actions in [-1, 1]. A tanh bounds the log standard deviation."""
+    location, raw = jnp.split(mlp(actor.layers, obs[:-1], units=actor.form.units), 2)
     log_std = LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (jnp.tanh(raw) + 1)
-    return TanhGaussian(location, log_std)
+    return (TanhGaussian if actor.form.bounds == "tanh" else ClippedGaussian)(location, log_std)
 
 
-def spread_of(params: Params, obs: Array) -> TanhGaussian:
+def spread_of(actor: PolicyNet, obs: Array) -> Gaussian:
     """π(·|s) with a gradient for its spread alone: the mean, and the features below both, stay as they are."""
-    frozen = jax.lax.stop_gradient(params)
-    return TanhGaussian(
-        location=gaussian_policy(frozen, obs).location,
-        log_std=gaussian_policy([*frozen[:-1], params[-1]], obs).log_std,
-    )
+    frozen = jax.lax.stop_gradient(actor)
+    moving = replace(frozen, layers=[*frozen.layers[:-1], actor.layers[-1]])
+    return gaussian_policy(frozen, obs)._replace(log_std=gaussian_policy(moving, obs).log_std)
 
 
-def categorical_policy(params: Params, obs: Array) -> Categorical:
+def categorical_policy(actor: PolicyNet, obs: Array) -> Categorical:
     """π(·|s) for discrete actions."""
-    return Categorical(mlp(params, obs[:-1]))
+    return Categorical(mlp(actor.layers, obs[:-1], units=actor.form.units))
 
 
-def log_likelihood(params: Params, spec: Spec, obs: Array, action: Array, clip: float = ACTION_EPS) -> Array:
-    """log π(a|s) of each row. Continuous actions are clipped to [-1 + clip, 1 - clip]."""
+def log_likelihood(actor: PolicyNet, spec: Spec, obs: Array, action: Array, clip: float = ACTION_EPS) -> Array:
+    """log π(a|s) of each row. Continuous actions closer than `clip` to ±1 count as at the bound."""
     if spec.discrete:
-        return jax.vmap(lambda row, taken: categorical_policy(params, row).log_prob(taken))(obs, action)
-    return jax.vmap(lambda row, taken: gaussian_policy(params, row).log_prob(taken, clip))(obs, action)
+        return jax.vmap(lambda row, taken: categorical_policy(actor, row).log_prob(taken))(obs, action)
+    return jax.vmap(lambda row, taken: gaussian_policy(actor, row).log_prob(taken, clip))(obs, action)
 
 
-def squared_error(params: Params, obs: Array, action: Array) -> Array:
-    """‖a - tanh(location)‖² of each row: how far the mean action is from the action taken."""
-    return jax.vmap(lambda row, taken: jnp.sum((gaussian_policy(params, row).mode() - taken) ** 2))(obs, action)
+def squared_error(actor: PolicyNet, obs: Array, action: Array) -> Array:
+    """How far the mean action is from the action taken: ‖a - tanh(location)‖² of each row, or ‖a - location‖² if
+    actions are clipped. A clipped location that has passed the bound, as the action has, makes no error."""
+
+    def error(row: Array, taken: Array) -> Array:
+        policy = gaussian_policy(actor, row)
+        if isinstance(policy, TanhGaussian):
+            return jnp.sum((policy.mode() - taken) ** 2)
+        beyond = (jnp.abs(taken) > 1 - ACTION_EPS) & (taken * policy.location > 1)
+        return jnp.sum(jnp.where(beyond, 0.0, policy.location - taken) ** 2)
+
+    return jax.vmap(error)(obs, action)
 
 
 def expected_value(
-    value: Callable[[Array], Array], actor: Params, obs: Array, noise: Array | None, moves: Array | None = None
+    value: Callable[[Array], Array], actor: PolicyNet, obs: Array, noise: Array | None, moves: Array | None = None
 ) -> tuple[Array, Array]:
     """E_{a~π(·|s)} value([s, a]) of one row, and the action for the gradient penalty. With `noise`, both use one
     reparameterised action. Without, the expectation over discrete actions is exact, and the penalty uses π(·|s) as
@@ -208,12 +264,12 @@ def expected_value(
     return expectation, jnp.where(absorbing, 0.0, probs)
 
 
-def policy_entropy(params: Params, spec: Spec, obs: Array, key: Array) -> Array:
+def policy_entropy(actor: PolicyNet, spec: Spec, obs: Array, key: Array) -> Array:
     """Mean entropy of π(·|s) over all rows except absorbing states."""
     if spec.discrete:
-        entropy = jax.vmap(lambda row: categorical_policy(params, row).entropy())(obs)
+        entropy = jax.vmap(lambda row: categorical_policy(actor, row).entropy())(obs)
     else:
         noise = jax.random.normal(key, (len(obs), spec.action_size))
-        entropy = jax.vmap(lambda row, eps: gaussian_policy(params, row).entropy(eps))(obs, noise)
+        entropy = jax.vmap(lambda row, eps: gaussian_policy(actor, row).entropy(eps))(obs, noise)
     alive = obs[:, -1] < 0.5
     return jnp.sum(jnp.where(alive, entropy, 0.0)) / jnp.sum(alive)

@@ -20,6 +20,23 @@ LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
 """Bounds of a Gaussian policy's log standard deviation."""
 
 
+Units = Literal["relu", "tanh"]
+"""What hidden units do."""
+Bounds = Literal["tanh", "clip"]
+"""What keeps continuous actions inside their bounds."""
+
+
+class Form(NamedTuple):
+    """How a policy network computes."""
+
+    units: Units
+    bounds: Bounds
+
+
+SQUASHED = Form("relu", "tanh")
+"""The usual form in reinforcement learning."""
+
+
 @dataclass(frozen=True)
 class Spec:
     """The shape of a task, and how its actions are written for the networks."""

@@ -21,7 +21,8 @@ from valuedice.types import Batch, InitialStates, Spec
 GAMMA, ALPHA = 0.9, 0.25
 DISCRETE, GAUSSIAN = Spec(2, 3, discrete=True), Spec(2, 3)
 # Discrete actions, whose expectations are exact: nothing is sampled.
-FORM = ValueDICE(hidden=(8,), discount=GAMMA, replay_regularization=ALPHA, gradient_penalty=0.0, anchor=0.0)
+SMALL: dict[str, Any] = {"hidden": (8,), "policy_hidden": (8,), "units": "relu", "bounds": "tanh"}
+FORM = ValueDICE(**SMALL, discount=GAMMA, replay_regularization=ALPHA, gradient_penalty=0.0, anchor=0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -137,14 +138,14 @@ def test_the_anchor_adds_the_loss_of_cloning_by_its_weight(batch, state):
 def test_the_anchor_is_the_squared_error_of_the_mean_action_and_omits_the_absorbing_state():
     rows = random_rows(0, GAUSSIAN, 5, absorbing=[1, 4])
     actor = FORM.init(jax.random.key(3), GAUSSIAN).actor
-    (kernel, bias), (last, offset) = jax.tree.map(np.asarray, actor)
+    (kernel, bias), (last, offset) = jax.tree.map(np.asarray, actor.layers)
     location = (np.maximum(rows.obs[:, :-1] @ kernel + bias, 0) @ last + offset)[:, :3]
     errors = np.sum((np.tanh(location) - rows.action) ** 2, axis=1)
     assert_allclose(anchor_loss(actor, GAUSSIAN, rows), errors[[0, 2, 3]].mean())
 
 
 def test_a_target_rate_of_zero_and_the_other_switches_off_are_the_papers_update(batch, state):
-    paper = replace(ValueDICE.paper(), hidden=(8,), discount=GAMMA)
+    paper = replace(ValueDICE.paper(), **SMALL, discount=GAMMA)
     off: dict[str, Any] = {"target_rate": 0.0, "linear_term": "initial", "policy_gradient": "objective"}
     off |= {"anchor": 0.0, "standardize": False, "one_sided": False, "gradient_penalty": 10.0}
     ours = replace(FORM, **off, replay_regularization=0.1, orthogonal_penalty=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +19,8 @@ from valuedice.algorithms import BC
 from valuedice.algorithms.bc import WINDOW, State
 from valuedice.demos.rows import ExpertRows
 from valuedice.losses import orthogonal_penalty
-from valuedice.networks import gaussian_policy, log_likelihood
-from valuedice.types import Batch, Normalizer, Sampling, Spec, Transition
+from valuedice.networks import Dense, PolicyNet, gaussian_policy, log_likelihood, squared_error
+from valuedice.types import Batch, Form, Normalizer, Sampling, Spec, Transition
 
 DISCRETE, GAUSSIAN = Spec(1, 3, discrete=True), Spec(1, 1, low=(-1.0,), high=(1.0,))
 FIRST, SECOND = (one_state_rows(DISCRETE, one_hots(counts)) for counts in ([2, 0, 0], [0, 2, 0]))
@@ -42,31 +43,60 @@ def test_the_likeliest_categorical_policy_has_the_frequencies_of_the_data():
 def test_the_likeliest_gaussian_policy_has_the_moments_of_the_data_before_the_tanh():
     before = np.array([-0.2, 0.0, 0.3, 0.9])
     rows = one_state_rows(GAUSSIAN, np.tanh(before)[:, None])
-    state = learned(BC(loss="likelihood", lr=3e-3, hidden=(8,)), GAUSSIAN, rows, 3_000)
+    state = learned(BC(loss="likelihood", lr=3e-3, hidden=(8,), bounds="tanh"), GAUSSIAN, rows, 3_000)
     policy = gaussian_policy(state.actor, jnp.asarray(only_state(GAUSSIAN)))
     assert_allclose(policy.location[0], before.mean(), atol=1e-3)
     assert_allclose(np.exp(policy.log_std[0]), before.std(), atol=1e-3)
 
 
-def test_the_squared_error_finds_the_mean_action_and_the_likeliest_spread_around_it():
+def test_the_likeliest_clipped_policy_solves_the_score_equations_of_a_censored_gaussian():
+    # Half of the actions are at the upper bound, where only the probability of the tail counts.
+    actions, gaps = np.array([1.0, 1.0, 0.6, 0.4]), np.array([0.4, 0.6])
+    rows = one_state_rows(GAUSSIAN, actions[:, None])
+    state = learned(BC(loss="likelihood", lr=3e-3, hidden=(8,), bounds="clip"), GAUSSIAN, rows, 3_000)
+    policy = gaussian_policy(state.actor, jnp.asarray(only_state(GAUSSIAN)))
+    location, std = float(policy.location[0]), float(np.exp(policy.log_std[0]))
+    # The derivatives of Σ log Φ((location - 1) / std) + Σ log φ((a - location) / std) / std are zero.
+    at = (location - 1) / std
+    mills = np.exp(-(at**2) / 2) / np.sqrt(2 * np.pi) / (0.5 * (1 + math.erf(at / np.sqrt(2))))
+    assert_allclose(2 * mills, np.sum(gaps + location - 1) / std, atol=0.02)
+    assert_allclose(2 * mills * at + 2, np.sum((gaps + location - 1) ** 2) / std**2, atol=0.02)
+
+
+@pytest.mark.parametrize("bounds", ["tanh", "clip"])
+def test_the_squared_error_finds_the_mean_action_and_the_likeliest_spread_around_it(bounds):
     actions = np.array([-0.5, 0.1, 0.4, 0.8])
-    state = learned(BC(lr=3e-3, hidden=(8,)), GAUSSIAN, one_state_rows(GAUSSIAN, actions[:, None]), 3_000)
+    algorithm = BC(lr=3e-3, hidden=(8,), bounds=bounds)
+    state = learned(algorithm, GAUSSIAN, one_state_rows(GAUSSIAN, actions[:, None]), 3_000)
     policy = gaussian_policy(state.actor, jnp.asarray(only_state(GAUSSIAN)))
     assert_allclose(policy.mode()[0], actions.mean(), atol=1e-3)
-    # Given its location, the likeliest variance is the mean square of what is left before the tanh.
-    spread = np.sqrt(np.mean((np.arctanh(actions) - np.arctanh(actions.mean())) ** 2))
+    # Given its location, the likeliest variance is the mean square of what is left (before a tanh).
+    before = np.arctanh if bounds == "tanh" else np.asarray
+    spread = np.sqrt(np.mean((before(actions) - before(actions.mean())) ** 2))
     assert_allclose(np.exp(policy.log_std[0]), spread, atol=2e-3)
+
+
+def test_a_clipped_policy_may_pass_a_bound_as_the_expert_does_and_no_other():
+    def error(location: float, action: float) -> float:
+        actor = PolicyNet([Dense(jnp.zeros((1, 2)), jnp.array([location, 0.0]))], Form("tanh", "clip"))
+        return float(squared_error(actor, jnp.zeros((1, 2)), jnp.array([[action]]))[0])
+
+    assert error(1.7, 1.0) == error(-1.7, -1.0) == 0
+    assert_allclose(error(0.7, 1.0), 0.3**2, rtol=1e-5)
+    assert_allclose([error(1.7, -1.0), error(1.7, 0.5)], [2.7**2, 1.2**2], rtol=1e-5)
 
 
 def test_what_the_mean_learns_does_not_depend_on_the_spread():
     rows = one_state_rows(GAUSSIAN, np.array([[-0.5], [0.1], [1.0]]))
-    states = [learned(BC(hidden=(8,), action_clip=clip), GAUSSIAN, rows, 50) for clip in (1e-6, 0.5)]
+    # A clip of 0.5 makes -0.5 an action at its bound.
+    states = [learned(BC(hidden=(8,), action_clip=clip), GAUSSIAN, rows, 50) for clip in (1e-6, 0.501)]
     means, spreads = (
         [getattr(gaussian_policy(state.actor, jnp.asarray(only_state(GAUSSIAN))), name) for state in states]
         for name in ("location", "log_std")
     )
     assert_array_equal(*means)
-    assert_array_equal(states[0].actor[0].kernel, states[1].actor[0].kernel)
+    one, other = (state.actor.layers[0].kernel for state in states)
+    assert_array_equal(one, other)
     assert abs(spreads[0] - spreads[1]) > 1e-2
 
 
@@ -90,7 +120,7 @@ def test_noise_disturbs_observations_but_not_the_absorbing_mark():
 
 @pytest.mark.parametrize("clip", [1e-1, 1e-3])
 def test_an_action_at_the_bound_counts_as_one_inside_it_by_the_clip(clip):
-    actor = BC(hidden=(8,)).init(jax.random.key(0), GAUSSIAN).actor
+    actor = BC(hidden=(8,), bounds="tanh").init(jax.random.key(0), GAUSSIAN).actor
     obs = only_state(GAUSSIAN, 2)
     likelihood = log_likelihood(actor, GAUSSIAN, obs, jnp.array([[1.0], [-1.0]]), clip)
     assert_allclose(
@@ -103,14 +133,14 @@ def test_weights_decay_and_biases_do_not():
     free, decayed = (BC(lr=1e-2, weight_decay=decay, hidden=(8,)) for decay in (0.0, 0.5))
     state, batch = free.init(jax.random.key(0), DISCRETE), Batch.of(DISCRETE, expert=EACH)
     plain, short = (algorithm.update(state, batch)[0] for algorithm in (free, decayed))
-    for old, without, with_decay in zip(state.actor, plain.actor, short.actor, strict=True):
+    for old, without, with_decay in zip(*(each.actor.layers for each in (state, plain, short)), strict=True):
         assert_allclose(with_decay.kernel, without.kernel - 1e-2 * 0.5 * old.kernel, rtol=1e-5, atol=1e-7)
         assert_array_equal(with_decay.bias, without.bias)
 
 
 def test_the_orthogonal_penalty_makes_columns_more_orthogonal():
     penalties = [
-        orthogonal_penalty(learned(BC(hidden=(8,), orthogonal_penalty=weight), DISCRETE, EACH, 100).actor)
+        orthogonal_penalty(learned(BC(hidden=(8,), orthogonal_penalty=weight), DISCRETE, EACH, 100).actor.layers)
         for weight in (0.0, 100.0)
     ]
     assert penalties[1] < 0.8 * penalties[0]
@@ -120,7 +150,8 @@ def test_the_policy_is_the_one_with_the_smallest_loss_on_held_out_actions():
     # Learning makes action 0 likelier and the held-out action 1 less likely: the first window stays the best.
     algorithm = BC(lr=1e-2, hidden=(8,), patience=2)
     early, late = (learned(algorithm, DISCRETE, FIRST, windows * WINDOW, SECOND) for windows in (1, 3))
-    for first, kept, moving in zip(early.actor, late.actor, late.learning, strict=True):
+    networks = (early.actor, late.actor, late.learning)
+    for first, kept, moving in zip(*(each.layers for each in networks), strict=True):
         assert_allclose(first.kernel, kept.kernel, atol=1e-5)
         assert np.abs(moving.kernel - kept.kernel).max() > 1e-2
     assert int(late.stale) == 2
@@ -132,12 +163,12 @@ def test_the_policy_is_the_one_with_the_smallest_loss_on_held_out_actions():
 def test_the_policy_is_the_latest_in_the_first_window_and_never_changes_when_patience_has_run_out():
     algorithm = BC(lr=1e-2, hidden=(8,), patience=2)
     state = learned(algorithm, DISCRETE, FIRST, WINDOW - 1, FIRST)
-    assert_array_equal(state.actor[-1].kernel, state.learning[-1].kernel)
+    assert_array_equal(state.actor.layers[-1].kernel, state.learning.layers[-1].kernel)
     moved = jax.tree.map(lambda leaf: leaf + 1, state.learning)
     state = replace(state, learning=moved, updates=jnp.asarray(WINDOW), window_loss=jnp.zeros(()))
     for stale, changed, later in ((1, True, 0), (2, False, 3)):
         after = algorithm.compare(replace(state, stale=jnp.asarray(stale)), jnp.zeros(()))
-        assert np.array_equal(after.actor[0].kernel, moved[0].kernel) == changed
+        assert np.array_equal(after.actor.layers[0].kernel, moved.layers[0].kernel) == changed
         assert int(after.stale) == later
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from valuedice.algorithms.dice import (
 )
 from valuedice.algorithms.value_dice import ValueDICE
 from valuedice.losses import gradient_penalty, orthogonal_penalty
-from valuedice.networks import Dense, TanhGaussian, log_tanh_slope
+from valuedice.networks import ClippedGaussian, Dense, TanhGaussian, log_tanh_slope
 from valuedice.types import Spec
 
 GAMMA = 0.9
@@ -247,10 +248,11 @@ def test_orthogonal_penalty_by_hand():
     assert_allclose(orthogonal_penalty(params), 2 * 14**2 + 2 * 2**2)
 
 
+@pytest.mark.parametrize("kind", [TanhGaussian, ClippedGaussian])
 @pytest.mark.parametrize("action", [-1.0, 1.0])
-def test_log_prob_at_the_bound_is_finite(action):
+def test_log_prob_at_the_bound_is_finite(action, kind):
     def log_prob(location, log_std):
-        return TanhGaussian(location, log_std).log_prob(jnp.array([action]))
+        return kind(location, log_std).log_prob(jnp.array([action]))
 
     with jax.enable_x64(False):  # As trained: 1 - 1e-6 has to differ from 1.
         at = (jnp.array([0.3]), jnp.array([-1.0]))
@@ -267,6 +269,21 @@ def test_tanh_gaussian_integrates_to_one_and_its_entropy_is_minus_the_mean_log_p
     noise, mass = np.polynomial.hermite_e.hermegauss(60)
     entropy = mass @ np.asarray(jax.vmap(policy.entropy)(jnp.asarray(noise[:, None]))) / np.sqrt(2 * np.pi)
     assert_allclose(entropy, -weights @ (np.exp(log_prob) * log_prob), atol=1e-8)
+
+
+@pytest.mark.parametrize(("location", "std"), [(0.0, 0.5), (0.9, 0.3), (-1.4, 0.4)])
+def test_clipped_gaussian_adds_up_to_one_and_its_entropy_is_minus_the_mean_log_prob(location, std):
+    policy = ClippedGaussian(jnp.array([location]), jnp.log(jnp.array([std])))
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    inside = np.asarray(jax.vmap(policy.log_prob)(jnp.asarray(nodes[:, None])))
+    bounds = np.asarray(jax.vmap(policy.log_prob)(jnp.array([[-1.0], [1.0]])))
+    tails = [0.5 * math.erfc((1 + side * location) / (std * math.sqrt(2))) for side in (1, -1)]
+    assert_allclose(np.exp(bounds), tails, rtol=1e-9)
+    assert_allclose(weights @ np.exp(inside) + sum(tails), 1, rtol=1e-9)
+    noise = np.random.default_rng(0).normal(size=(100_000, 1))
+    entropy = np.mean(np.asarray(jax.vmap(policy.entropy)(jnp.asarray(noise))))
+    expected = -weights @ (np.exp(inside) * inside) - np.exp(bounds) @ bounds
+    assert_allclose(entropy, expected, atol=0.02)
 
 
 def test_log_tanh_slope_has_no_cancellation():
@@ -292,7 +309,7 @@ def assert_trees_close(left: Any, right: Any) -> None:
 def test_update_steps_both_players_from_the_old_parameters(discrete):
     spec = Spec(3, 2, discrete)
     batch = random_batch(spec, 6)
-    settings: dict[str, Any] = {"hidden": (8,), "nu_lr": 1e-1, "actor_lr": 1e-2}
+    settings: dict[str, Any] = {"hidden": (8,), "policy_hidden": (8,), "nu_lr": 1e-1, "actor_lr": 1e-2}
     algorithm = replace(ValueDICE.paper(), **settings, gradient_penalty=0, orthogonal_penalty=0.5)
     old = algorithm.init(jax.random.key(0), spec)
     new, _ = algorithm.update(old, batch)
@@ -302,7 +319,7 @@ def test_update_steps_both_players_from_the_old_parameters(discrete):
         return algorithm.objective(residual_terms(nu, actor, spec, batch, key_action, algorithm.discount), batch)[0]
 
     def penalised(nu, actor):
-        return objective(nu, actor) - 0.5 * orthogonal_penalty(actor)
+        return objective(nu, actor) - 0.5 * orthogonal_penalty(actor.layers)
 
     # ν descends on J alone, π ascends on J less its penalty.
     assert_trees_close(new.nu, first_adam_step(1e-1, old.nu, jax.grad(objective)(old.nu, old.actor)))

@@ -106,10 +106,10 @@ def test_the_orthogonal_penalty_makes_columns_more_orthogonal():
     # Flat critics, and entropy that is worth nothing: without a penalty the policy stays as it is.
     before = flat_state(alpha=1e-20)
     without, penalised = (
-        orthogonal_penalty(step(replace(TINY, orthogonal_penalty=weight), before, ROWS, REWARD)[0].actor)
+        orthogonal_penalty(step(replace(TINY, orthogonal_penalty=weight), before, ROWS, REWARD)[0].actor.layers)
         for weight in (0.0, 1.0)
     )
-    assert_allclose(without, orthogonal_penalty(before.actor), rtol=1e-5)
+    assert_allclose(without, orthogonal_penalty(before.actor.layers), rtol=1e-5)
     assert penalised < 0.999 * without
 
 

@@ -16,8 +16,8 @@ from sample_rows import random_obs, random_rows, update
 from valuedice.algorithms.dice import residual_terms
 from valuedice.algorithms.value_dice import State, ValueDICE
 from valuedice.losses import interpolate
-from valuedice.networks import Dense, Params, expected_value, policy_entropy
-from valuedice.types import Batch, InitialStates, Spec, Transition
+from valuedice.networks import Dense, Params, PolicyNet, expected_value, policy_entropy
+from valuedice.types import SQUASHED, Batch, InitialStates, Spec, Transition
 
 GAMMA = 0.9
 PAPER = ValueDICE.paper()
@@ -41,7 +41,7 @@ def rng():
 
 def random_state(rng, spec) -> State:
     """As initialised, but with random biases."""
-    state = replace(PAPER, hidden=(8,)).init(jax.random.key(0), spec)
+    state = replace(PAPER, hidden=(8,), policy_hidden=(8,)).init(jax.random.key(0), spec)
     nu, actor = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), (state.nu, state.actor))
     return replace(state, nu=nu, actor=actor)
 
@@ -65,7 +65,7 @@ def forward(params: Params, x) -> np.ndarray:
 
 
 def policy_probs(state, obs) -> np.ndarray:
-    weights = np.exp(forward(state.actor, obs[:-1]))
+    weights = np.exp(forward(state.actor.layers, obs[:-1]))
     return weights / weights.sum()
 
 
@@ -125,13 +125,13 @@ def test_the_absorbing_state_has_one_action_and_gives_the_policy_no_gradient(rng
 
 def test_expected_value_of_a_gaussian_policy_is_that_of_its_sample(rng):
     state, obs, noise = random_state(rng, GAUSSIAN), np.array([0.7, -0.4, 0.0]), np.array([0.3, -1.0, 2.0])
-    location, raw = np.split(forward(state.actor, obs[:-1]), 2)
+    location, raw = np.split(forward(state.actor.layers, obs[:-1]), 2)
     sample = np.tanh(location + np.exp(-5 + 3.5 * (np.tanh(raw) + 1)) * noise)
     value, action, gradient = value_and_actor_gradient(state, obs, jnp.asarray(noise))
     assert_allclose(action, sample)
     assert_allclose(value, curved(np.append(obs, sample)))
     # By the chain rule through the sample, with respect to the location's output bias.
-    assert_allclose(gradient[-1].bias[:3], (WEIGHT[3:] + 2 * sample) * (1 - sample**2))
+    assert_allclose(gradient.layers[-1].bias[:3], (WEIGHT[3:] + 2 * sample) * (1 - sample**2))
 
 
 def test_expected_value_of_a_categorical_policy_is_the_sum_over_its_actions(rng):
@@ -142,7 +142,7 @@ def test_expected_value_of_a_categorical_policy_is_the_sum_over_its_actions(rng)
     assert_allclose(action, probs)
     assert_allclose(value, probs @ values)
     # The gradient of an expectation with respect to logits.
-    assert_allclose(gradient[-1].bias, probs * (values - probs @ values))
+    assert_allclose(gradient.layers[-1].bias, probs * (values - probs @ values))
 
 
 def test_entropy_of_a_categorical_policy_omits_the_absorbing_state(rng):
@@ -154,7 +154,7 @@ def test_entropy_of_a_categorical_policy_omits_the_absorbing_state(rng):
 
 def test_entropy_of_a_gaussian_policy_omits_the_absorbing_state():
     # Its location is s + 3, and its log-std the smallest, -5: so narrow that the sample hardly matters.
-    actor = [Dense(jnp.array([[1.0, 0.0]]), jnp.array([3.0, -20.0]))]
+    actor = PolicyNet([Dense(jnp.array([[1.0, 0.0]]), jnp.array([3.0, -20.0]))], SQUASHED)
     obs = jnp.array([[-3.0, 0.0], [0.0, 1.0], [-2.5, 0.0], [0.0, 1.0]])
     gaussian = 0.5 * np.log(2 * np.pi * np.e) - 5
     expected = gaussian + np.mean(np.log(1 - np.tanh([0.0, 0.5]) ** 2))
@@ -206,7 +206,7 @@ def test_log_ratio_is_the_residual_less_the_running_mean_of_the_log_terms(rng):
 def test_log_ratio_of_a_gaussian_policy_is_a_mean_over_samples():
     # ν(s, a) = a + 1, and π is symmetric around 0: E ν(s′, a′) = 1, with a deviation near 0.9 of a sample.
     nu = [Dense(jnp.array([[0.0], [0.0], [1.0]]), jnp.ones(1)), Dense(jnp.ones((1, 1)), None)]
-    actor = [Dense(jnp.zeros((1, 2)), jnp.array([0.0, 20.0]))]
+    actor = PolicyNet([Dense(jnp.zeros((1, 2)), jnp.array([0.0, 20.0]))], SQUASHED)
     state = replace(PAPER.init(jax.random.key(0), Spec(1, 1)), actor=actor, nu=nu)
     row = Transition(np.zeros((1, 2)), np.array([[0.5]]), np.zeros((1, 2)), np.zeros(1))
     ratio = log_ratio(replace(PAPER, discount=GAMMA), state, row, 4000)

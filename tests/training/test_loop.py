@@ -35,7 +35,7 @@ def test_updates_begin_when_training_starts_are_counted_and_change_the_policy(fi
     assert counts == [(0, 0), (4, 0), (8, 8), (12, 16), (16, 24), (20, 32), (24, 40)]
     untrained = small().init(jax.random.key(0), finished.policy.spec)
     last = vd.load_policy(finished.out / "policy-last.safetensors")
-    for (kernel, _), before in zip(last.layers, untrained.actor, strict=True):
+    for (kernel, _), before in zip(last.layers, untrained.actor.layers, strict=True):
         assert kernel.shape == before.kernel.shape
         assert not np.array_equal(kernel, np.array(before.kernel))
 

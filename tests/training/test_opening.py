@@ -45,7 +45,8 @@ def first_policy(*args: Any, **settings: Any) -> Policy:
 def new_policy(algorithm: Any, demos: vd.Demos, spec: Spec) -> Policy:
     """The policy that an algorithm has by itself."""
     actor = start(algorithm, jax.random.key(0), spec).actor
-    return Policy(tuple((np.array(kernel), np.array(bias)) for kernel, bias in actor), demos.normalizer(), spec)
+    layers = tuple((np.array(kernel), np.array(bias)) for kernel, bias in actor.layers)
+    return Policy(layers, demos.normalizer(), spec, actor.form)
 
 
 def error(policy: Policy, demos: vd.Demos) -> float:
@@ -82,7 +83,7 @@ def test_a_warm_start_clones_the_expert_by_squared_error_from_the_new_policy_on(
     for index in range(3):
         state, _ = update(state, Batch.of(PENDULUM, expert=jax.tree.map(lambda part, at=index: part[at], drawn)))
     found = first_policy(pendulum, "Pendulum-v1", algorithm=small(warm_start=3))
-    for (kernel, bias), expected in zip(found.layers, state.actor, strict=True):
+    for (kernel, bias), expected in zip(found.layers, state.actor.layers, strict=True):
         assert_allclose(kernel, expected.kernel, rtol=1e-4, atol=1e-6)
         assert expected.bias is not None
         assert_allclose(bias, expected.bias, rtol=1e-4, atol=1e-6)
@@ -214,11 +215,17 @@ def test_a_run_begins_like_the_policy_of_a_file_in_place_of_a_warm_start(pendulu
     assert [(row["step"], row["updates"]) for row in run.metrics] == [(0, 0), (4, 0), (8, 8)]
 
 
-def test_an_expert_may_begin_with_a_policy_too(source):
-    run = vd.train_expert(small("sac"), "Pendulum-v1", target_return=-1e9, init_policy=source, quiet=True)
+def test_an_expert_may_begin_with_a_policy_of_its_form(pendulum, source, tmp_path):
+    given = train(pendulum, None, tmp_path / "given", small("bc", units="relu", bounds="tanh"), updates=50)
+    run = vd.train_expert(small("sac"), "Pendulum-v1", target_return=-1e9, init_policy=given.out, quiet=True)
     assert [row["step"] for row in run.metrics] == [0]
     obs = vd.load_demos("pendulum").episodes[0].observations
-    assert_allclose(run.policy(obs), vd.load_policy(source)(obs), rtol=1e-4, atol=1e-4)
+    assert_allclose(run.policy(obs), given.policy(obs), rtol=1e-4, atol=1e-4)
+    says = (
+        "tanh units and clip bounds, this run relu and tanh; set `units` and `bounds`, or use another `init_policy`"
+    )
+    with pytest.raises(InputError, match=says):
+        vd.train_expert(small("sac"), "Pendulum-v1", target_return=-1e9, init_policy=source, quiet=True)
 
 
 WIDE = ((3, 8), (8, 9), (9, 2))
@@ -245,7 +252,7 @@ def damaged(folder: Path) -> Path:
     [
         (
             wide,
-            r"hidden layers of 8, 9 units, this run 16; set the widths \(`hidden`\), or use another `init_policy`",
+            r"hidden layers of 8, 9 units, this run 16; set the widths of the policy, or use another `init_policy`",
         ),
         (cartpole, "Pendulum-v1"),
         (lambda folder: folder / "nowhere", "no policy at .*nowhere"),

@@ -22,7 +22,7 @@ from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import check, check_choices
 from valuedice.losses import orthogonal_penalty, weighted_mean
 from valuedice.networks import (
-    Params,
+    PolicyNet,
     actor_init,
     adam_init,
     adam_step,
@@ -31,13 +31,13 @@ from valuedice.networks import (
     spread_of,
     squared_error,
 )
-from valuedice.types import Batch, Data, Metrics, Sampling, Spec, Transition
+from valuedice.types import Batch, Data, Form, Metrics, Sampling, Spec, Transition
 
 WINDOW = 500
 """Number of updates over which the held-out loss is averaged."""
 
 
-def spread_loss(actor: Params, rows: Transition, clip: float) -> Array:
+def spread_loss(actor: PolicyNet, rows: Transition, clip: float) -> Array:
     """-E log π(a|s), with a gradient for the spread of π alone: what the mean learns does not depend on it."""
     log_prob = jax.vmap(lambda row, taken: spread_of(actor, row).log_prob(taken, clip))
     return -jnp.mean(log_prob(rows.obs, rows.action))
@@ -48,9 +48,9 @@ def spread_loss(actor: Params, rows: Transition, clip: float) -> Array:
 class State:
     """Everything that an update changes."""
 
-    learning: Params
+    learning: PolicyNet
     """The parameters in training."""
-    actor: Params
+    actor: PolicyNet
     """The policy: the parameters with the lowest held-out loss so far; the latest without held-out data."""
     opt: optax.OptState
     window_loss: Array
@@ -85,8 +85,12 @@ class BC:
     """Fraction of episodes held out for early stopping (at least one; none if there is only one episode)."""
     patience: int = 20
     """Stop after this many windows of 500 updates without a lower held-out loss."""
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: tuple[int, ...] = (100, 100)
     """Widths of the hidden layers."""
+    units: Literal["tanh", "relu"] = "tanh"
+    """What the policy's hidden units do."""
+    bounds: Literal["clip", "tanh"] = "clip"
+    """What keeps continuous actions of the policy inside their bounds. Many experts' actions were clipped too."""
     batch_size: int = 256
     """Rows in one update."""
 
@@ -115,6 +119,8 @@ class BC:
             action_clip=1e-6,
             held_out=0.0,
             hidden=(256, 256),
+            units="relu",
+            bounds="tanh",
             batch_size=256,
         )
 
@@ -126,7 +132,7 @@ class BC:
     def init(self, key: Array, spec: Spec) -> State:
         """A new network and optimiser."""
         key, key_actor = jax.random.split(key)
-        actor = actor_init(key_actor, spec.obs_size, spec.action_size, self.hidden, spec.discrete)
+        actor = actor_init(key_actor, spec, self.hidden, Form(self.units, self.bounds))
         return State(
             learning=actor,
             # A copy, because the arrays of a state must not share memory.
@@ -141,11 +147,11 @@ class BC:
             spec=spec,
         )
 
-    def with_policy(self, state: State, actor: Params) -> State:
+    def with_policy(self, state: State, actor: PolicyNet) -> State:
         """The state with this policy in place of its own."""
         return replace(state, learning=actor, actor=jax.tree.map(jnp.copy, actor))
 
-    def losses(self, actor: Params, spec: Spec, rows: Transition) -> Array:
+    def losses(self, actor: PolicyNet, spec: Spec, rows: Transition) -> Array:
         """The loss of each row: ‖a - tanh μ(s)‖², or -log π(a|s) (Equation 1)."""
         if self.loss == "squared" and not spec.discrete:
             return squared_error(actor, rows.obs, rows.action)
@@ -159,7 +165,7 @@ class BC:
             noise = self.observation_noise * jax.random.normal(key_noise, expert.obs.shape)
             expert = expert._replace(obs=expert.obs + noise.at[:, -1].set(0.0))
 
-        def regularised(actor: Params) -> tuple[Array, Metrics]:
+        def regularised(actor: PolicyNet) -> tuple[Array, Metrics]:
             loss = jnp.mean(self.losses(actor, state.spec, expert))
             total, metrics = loss, {"loss": loss}
             if self.loss == "squared" and not state.spec.discrete:
@@ -168,7 +174,7 @@ class BC:
                 total += metrics["spread_loss"]
             # Computed only if used: it costs as much as a batch of rows.
             if self.orthogonal_penalty:
-                metrics["actor_penalty"] = orthogonal_penalty(actor)
+                metrics["actor_penalty"] = orthogonal_penalty(actor.layers)
                 total += self.orthogonal_penalty * metrics["actor_penalty"]
             return total, metrics
 
@@ -176,10 +182,11 @@ class BC:
         lr = self.lr * self.decay(state.updates)
         learning, opt = adam_step(lr, state.learning, gradient, state.opt)
         # Only kernels decay: biases do not make the policy steeper.
-        learning = [
+        layers = [
             layer._replace(kernel=layer.kernel - lr * self.weight_decay * old.kernel)
-            for layer, old in zip(learning, state.learning, strict=True)
+            for layer, old in zip(learning.layers, state.learning.layers, strict=True)
         ]
+        learning = replace(learning, layers=layers)
         state = replace(state, learning=learning, opt=opt, updates=state.updates + 1, key=key)
         if not batch.held_out.size:
             return replace(state, actor=learning), metrics

@@ -22,7 +22,7 @@ from valuedice.algorithms import sac
 from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import check
 from valuedice.losses import absorbing_row, discriminator_loss
-from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, state_actions
+from valuedice.networks import Params, PolicyNet, adam_init, adam_step, critic, critic_init, state_actions
 from valuedice.types import Batch, Data, Metrics, Pace, Sampling, Spec, Transition
 
 
@@ -37,7 +37,7 @@ class State:
     key: Array
 
     @property
-    def actor(self) -> Params:
+    def actor(self) -> PolicyNet:
         """The policy."""
         return self.learner.actor
 
@@ -91,7 +91,7 @@ class DAC:
         discriminator = critic_init(key_discriminator, spec, self.discriminator_hidden)
         return State(discriminator, adam_init(discriminator), self.sac.init(key_learner, spec), key)
 
-    def with_policy(self, state: State, actor: Params) -> State:
+    def with_policy(self, state: State, actor: PolicyNet) -> State:
         """The state with this policy in place of its own."""
         return replace(state, learner=self.sac.with_policy(state.learner, actor))
 

@@ -23,7 +23,7 @@ from jax import Array
 from jax.scipy.special import logsumexp
 
 from valuedice.losses import weighted_mean
-from valuedice.networks import Params, critic, expected_value, map_rows, state_actions
+from valuedice.networks import Params, PolicyNet, critic, expected_value, map_rows, state_actions
 from valuedice.types import Batch, Spec
 
 
@@ -95,7 +95,7 @@ class Terms(NamedTuple):
 
 def residual_terms(
     nu: Params,
-    actor: Params,
+    actor: PolicyNet,
     spec: Spec,
     batch: Batch,
     key: Array,

@@ -28,7 +28,17 @@ from valuedice.algorithms.dice import initial_term, residual_terms
 from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import MEASURING, check, check_choices
 from valuedice.losses import blind_to, gradient_penalty, interpolate, weighted_mean
-from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, map_rows, mlp, state_actions
+from valuedice.networks import (
+    Params,
+    PolicyNet,
+    adam_init,
+    adam_step,
+    critic,
+    critic_init,
+    map_rows,
+    mlp,
+    state_actions,
+)
 from valuedice.types import Batch, Data, Metrics, Pace, Sampling, Spec, Transition
 
 
@@ -90,7 +100,7 @@ class State:
     key: Array
 
     @property
-    def actor(self) -> Params:
+    def actor(self) -> PolicyNet:
         """The policy."""
         return self.learner.actor
 
@@ -156,7 +166,7 @@ class DualDICE:
         zeta = critic_init(key_zeta, spec, self.ratio_hidden)
         return State(nu, zeta, adam_init(nu), adam_init(zeta), self.sac.init(key_learner, spec), key)
 
-    def with_policy(self, state: State, actor: Params) -> State:
+    def with_policy(self, state: State, actor: PolicyNet) -> State:
         """The state with this policy in place of its own."""
         return replace(state, learner=self.sac.with_policy(state.learner, actor))
 

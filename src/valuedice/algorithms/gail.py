@@ -23,7 +23,16 @@ from valuedice.algorithms.ppo import State as PPOState
 from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import MEASURING, check
 from valuedice.losses import absorbing_row, discriminator_loss, weighted_mean
-from valuedice.networks import Params, adam_init, adam_step, critic, critic_init, policy_entropy, state_actions
+from valuedice.networks import (
+    Params,
+    PolicyNet,
+    adam_init,
+    adam_step,
+    critic,
+    critic_init,
+    policy_entropy,
+    state_actions,
+)
 from valuedice.types import Batch, Data, Metrics, Pace, Rollout, Sampling, Spec
 
 LEARNER = PPO()
@@ -53,7 +62,7 @@ class State:
     spec: Spec = field(metadata={"static": True})
 
     @property
-    def actor(self) -> Params:
+    def actor(self) -> PolicyNet:
         """The policy."""
         return self.ppo.actor
 
@@ -124,7 +133,7 @@ class GAIL:
         discriminator = critic_init(key_discriminator, spec, self.discriminator_hidden)
         return State(self.ppo.init(key_ppo, spec), discriminator, adam_init(discriminator), key, spec)
 
-    def with_policy(self, state: State, actor: Params) -> State:
+    def with_policy(self, state: State, actor: PolicyNet) -> State:
         """The state with this policy in place of its own."""
         return replace(state, ppo=self.ppo.with_policy(state.ppo, actor))
 

@@ -22,6 +22,7 @@ from valuedice.errors import InputError
 from valuedice.networks import (
     Dense,
     Params,
+    PolicyNet,
     Tree,
     actor_init,
     adam_init,
@@ -93,7 +94,7 @@ def values(params: Params, obs: Array) -> Array:
 class State:
     """Everything that a step changes."""
 
-    actor: Params
+    actor: PolicyNet
     value: Params
     actor_opt: optax.OptState
     value_opt: optax.OptState
@@ -150,8 +151,9 @@ class PPO:
     def init(self, key: Array, spec: Spec) -> State:
         """New networks and optimisers."""
         key, key_actor, key_value = jax.random.split(key, 3)
-        actor = actor_init(key_actor, spec.obs_size, spec.action_size, self.hidden, spec.discrete)
-        actor = [*actor[:-1], Dense(FIRST_OUTPUT * actor[-1].kernel, actor[-1].bias)]
+        actor = actor_init(key_actor, spec, self.hidden)
+        *below, output = actor.layers
+        actor = replace(actor, layers=[*below, Dense(FIRST_OUTPUT * output.kernel, output.bias)])
         value = mlp_init(key_value, (spec.obs_size, *self.hidden, 1))
         return State(actor, value, adam_init(actor), adam_init(value), jnp.ones(()), key, spec)
 
@@ -170,7 +172,7 @@ class PPO:
         scaled = (1 - self.discount) * reward
         return value, advantages(scaled, value, next_value, rollout.ended, self.discount, self.trace)
 
-    def with_policy(self, state: State, actor: Params) -> State:
+    def with_policy(self, state: State, actor: PolicyNet) -> State:
         """The state with this policy in place of its own."""
         return replace(state, actor=actor)
 
@@ -213,7 +215,7 @@ class PPO:
         order, key = chosen
         obs, action, old, advantage, target = (part[order] for part in rows)
 
-        def policy_loss(actor: Params) -> tuple[Array, Metrics]:
+        def policy_loss(actor: PolicyNet) -> tuple[Array, Metrics]:
             log_prob = log_likelihood(actor, spec, obs, action)
             gain = clipped_surrogate(log_prob, old, advantage, self.clip)
             if self.entropy_bonus:

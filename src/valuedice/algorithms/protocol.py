@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from jax import Array
 
-from valuedice.networks import Params
+from valuedice.networks import PolicyNet
 from valuedice.types import Batch, Data, Metrics, Pace, Spec
 
 
@@ -17,8 +17,8 @@ class State(Protocol):
     """
 
     @property
-    def actor(self) -> Params:
-        """The policy's layers, as `networks.actor_init` creates them."""
+    def actor(self) -> PolicyNet:
+        """The policy network, as `networks.actor_init` creates it."""
         ...
 
 
@@ -50,7 +50,7 @@ class Algorithm(Protocol[S]):
         @jax.tree_util.register_dataclass
         @dataclass(frozen=True)
         class State:
-            actor: Params
+            actor: PolicyNet
             key: Array
             spec: Spec = field(metadata={"static": True})
 
@@ -102,7 +102,7 @@ class Algorithm(Protocol[S]):
 class TakesPolicy(Protocol[S]):
     """What an algorithm must offer besides, to begin with a warm start (`Pace.warm_start`) or a policy file."""
 
-    def with_policy(self, state: S, actor: Params) -> S:
+    def with_policy(self, state: S, actor: PolicyNet) -> S:
         """The initial state with this policy in place of its own."""
         ...
 

@@ -23,6 +23,7 @@ from valuedice.errors import InputError
 from valuedice.losses import orthogonal_penalty
 from valuedice.networks import (
     Params,
+    PolicyNet,
     actor_init,
     adam_init,
     adam_step,
@@ -62,7 +63,7 @@ def mean_where(x: Array, alive: Array) -> Array:
     return jnp.sum(alive * x) / jnp.maximum(jnp.sum(alive), 1.0)
 
 
-def act(actor: Params, obs: Array, noise: Array) -> tuple[Array, Array]:
+def act(actor: PolicyNet, obs: Array, noise: Array) -> tuple[Array, Array]:
     """A sample of π(·|s), and an estimate of the entropy from it. In the absorbing state the action is fixed, and
     the entropy is 0, otherwise dying would pay. No gradient reaches π there."""
     policy, alive = gaussian_policy(actor, obs), 1 - obs[-1]
@@ -90,7 +91,7 @@ def with_expert_rows(batch: Batch, share: float) -> Transition:
 class State:
     """Everything that an update changes."""
 
-    actor: Params
+    actor: PolicyNet
     critics: list[Params]
     targets: list[Params]
     log_alpha: Array
@@ -163,7 +164,7 @@ class SAC:
                 "choose another task, or imitate with value-dice, bc or gail"
             )
         key, key_actor, *keys = jax.random.split(key, 2 + CRITICS)
-        actor = actor_init(key_actor, spec.obs_size, spec.action_size, self.hidden, discrete=False)
+        actor = actor_init(key_actor, spec, self.hidden)
         critics = [critic_init(each, spec, self.hidden) for each in keys]
         log_alpha = jnp.log(self.initial_alpha)
         return State(
@@ -179,7 +180,7 @@ class SAC:
             spec=spec,
         )
 
-    def with_policy(self, state: State, actor: Params) -> State:
+    def with_policy(self, state: State, actor: PolicyNet) -> State:
         """The state with this policy in place of its own."""
         return replace(state, actor=actor)
 
@@ -213,12 +214,12 @@ class SAC:
 
         noise, alive = jax.random.normal(key_now, shape), 1 - rows.obs[:, -1]
 
-        def improvement(actor: Params) -> tuple[Array, Array]:
+        def improvement(actor: PolicyNet) -> tuple[Array, Array]:
             action, entropy = jax.vmap(partial(act, actor))(rows.obs, noise)
             loss = actor_loss(q_values(critics, rows.obs, action), entropy, alpha, alive)
             # Computed only if used: it costs as much as a batch of rows.
             if self.orthogonal_penalty:
-                loss += self.orthogonal_penalty * orthogonal_penalty(actor)
+                loss += self.orthogonal_penalty * orthogonal_penalty(actor.layers)
             return loss, entropy
 
         gradient, entropy = jax.grad(improvement, has_aux=True)(state.actor)

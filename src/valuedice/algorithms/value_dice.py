@@ -29,6 +29,7 @@ from valuedice.algorithms.settings import MEASURING, check, check_choices
 from valuedice.losses import gradient_penalty, interpolate, orthogonal_penalty
 from valuedice.networks import (
     Params,
+    PolicyNet,
     actor_init,
     adam_init,
     adam_step,
@@ -41,13 +42,13 @@ from valuedice.networks import (
     squared_error,
     state_actions,
 )
-from valuedice.types import Batch, Data, InitialStates, Metrics, Pace, Sampling, Spec, Transition
+from valuedice.types import Batch, Data, Form, InitialStates, Metrics, Pace, Sampling, Spec, Transition
 
 PARTITION_DECAY = 0.99
 """Decay of the running mean of log E e^x over minibatches."""
 
 
-def anchor_loss(actor: Params, spec: Spec, rows: Transition) -> Array:
+def anchor_loss(actor: PolicyNet, spec: Spec, rows: Transition) -> Array:
     """How far π is from the expert's actions, as cloning sees it; the absorbing state has none."""
     if spec.discrete:
         each = -log_likelihood(actor, spec, rows.obs, rows.action)
@@ -62,7 +63,7 @@ def anchor_loss(actor: Params, spec: Spec, rows: Transition) -> Array:
 class State:
     """Everything that an update changes."""
 
-    actor: Params
+    actor: PolicyNet
     nu: Params
     nu_target: Params
     """A slow copy of ν, used at s′ if there is a `target_rate`."""
@@ -106,7 +107,13 @@ class ValueDICE:
     orthogonal_penalty: float = 0.0
     """Weight of the orthogonal penalty on the policy."""
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers of both networks."""
+    """Widths of the hidden layers of ν."""
+    policy_hidden: tuple[int, ...] = (100, 100)
+    """Widths of the hidden layers of the policy."""
+    units: Literal["tanh", "relu"] = "tanh"
+    """What the policy's hidden units do."""
+    bounds: Literal["clip", "tanh"] = "clip"
+    """What keeps continuous actions of the policy inside their bounds. Many experts' actions were clipped too."""
     batch_size: int = 128
     """Rows of each kind (expert, replay, initial state) in one update."""
     initial_states: Literal["all", "starts"] = "all"
@@ -133,7 +140,7 @@ class ValueDICE:
         check(self, "positive and finite", "nu_lr", "actor_lr", "batch_size", "updates_per_step")
         check(self, "finite and not negative", "gradient_penalty", "orthogonal_penalty", "exploration_noise")
         check(self, "finite and not negative", "anchor", "warm_start", "random_steps", "training_starts")
-        check(self, "one or more positive widths", "hidden")
+        check(self, "one or more positive widths", "hidden", "policy_hidden")
         check_choices(self)
 
     @classmethod
@@ -155,6 +162,9 @@ class ValueDICE:
             standardize=False,
             orthogonal_penalty=1e-4,
             hidden=(256, 256),
+            policy_hidden=(256, 256),
+            units="relu",
+            bounds="tanh",
             batch_size=256,
             initial_states="all",
             sampling="uniform",
@@ -191,7 +201,7 @@ class ValueDICE:
     def init(self, key: Array, spec: Spec) -> State:
         """New networks and optimisers."""
         key, key_actor, key_nu = jax.random.split(key, 3)
-        actor = actor_init(key_actor, spec.obs_size, spec.action_size, self.hidden, spec.discrete)
+        actor = actor_init(key_actor, spec, self.policy_hidden, Form(self.units, self.bounds))
         # Adding a constant to ν does not change J, so ν needs no output bias.
         nu = critic_init(key_nu, spec, self.hidden, output_bias=False)
         return State(
@@ -207,14 +217,14 @@ class ValueDICE:
             spec=spec,
         )
 
-    def with_policy(self, state: State, actor: Params) -> State:
+    def with_policy(self, state: State, actor: PolicyNet) -> State:
         """The state with this policy in place of its own."""
         return replace(state, actor=actor)
 
     def terms(
         self,
         nu: Params,
-        actor: Params,
+        actor: PolicyNet,
         spec: Spec,
         batch: Batch,
         key: Array,
@@ -261,7 +271,7 @@ class ValueDICE:
             batch = batch.without_replay()
         target = state.nu_target if self.target_rate else None
 
-        def saddle(nu: Params, actor: Params) -> tuple[Array, Metrics]:
+        def saddle(nu: Params, actor: PolicyNet) -> tuple[Array, Metrics]:
             """ν descends on this function, π ascends. Each penalty depends on only one of the two."""
             terms = self.terms(nu, actor, state.spec, batch, key_action, target=target)
             objective, log_term = self.objective(terms, batch)
@@ -272,7 +282,7 @@ class ValueDICE:
             metrics = {"objective": objective, "log_term": log_term, "nu_penalty": smooth}
             # Computed only if used: each costs as much as a batch of rows.
             if self.orthogonal_penalty:
-                metrics["actor_penalty"] = orthogonal_penalty(actor)
+                metrics["actor_penalty"] = orthogonal_penalty(actor.layers)
                 total -= self.orthogonal_penalty * metrics["actor_penalty"]
             if self.anchor:
                 metrics["anchor_loss"] = anchor_loss(actor, state.spec, batch.expert)

@@ -66,7 +66,7 @@ def value_dice_products(settings: ValueDICE, spec: Spec) -> list[Product]:
     """
     batch = settings.batch_size
     nu = [spec.obs_size + 1 + spec.action_size, *settings.hidden, 1]
-    actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
+    actor = [spec.obs_size, *settings.policy_hidden, 2 * spec.action_size]
     objective = learning(5 * batch, nu)
     # Of the input, only the actions need a gradient: it leads to the policy.
     objective.append(Product(3 * batch, settings.hidden[0], spec.action_size))

@@ -28,7 +28,7 @@ class TorchValueDICE:
 
     def __init__(self, settings: ValueDICE, obs_size: int, action_size: int) -> None:
         self.settings = settings
-        self.actor = mlp([obs_size, *settings.hidden, 2 * action_size], output_bias=True)
+        self.actor = mlp([obs_size, *settings.policy_hidden, 2 * action_size], output_bias=True)
         self.nu = mlp([obs_size + 1 + action_size, *settings.hidden, 1], output_bias=False)
         self.actor_adam = torch.optim.Adam(self.actor.parameters(), settings.actor_lr)
         self.nu_adam = torch.optim.Adam(self.nu.parameters(), settings.nu_lr)

@@ -7,7 +7,7 @@ from math import inf, isfinite
 from valuedice.policy import Policy
 from valuedice.training.checkpoint import Arrays, Facts
 from valuedice.training.config import Keep
-from valuedice.types import Metrics, Normalizer, Spec
+from valuedice.types import Form, Metrics, Normalizer, Spec
 
 
 class Choice:
@@ -36,11 +36,11 @@ class Choice:
         arrays = {f"{i}/{n}": part for i, layer in enumerate(layers) for n, part in enumerate(layer)}
         distance = self.distance if isfinite(self.distance) else None
         facts = {"layers": len(layers), "distance": distance, "step": self.step, "updates": self.updates}
-        return arrays, facts
+        return arrays, facts | {"form": None if self.policy is None else list(self.policy.form)}
 
     def restore(self, arrays: Arrays, facts: Facts) -> None:
         """Continues from what `save` returned."""
         layers = tuple((arrays[f"{i}/0"], arrays[f"{i}/1"]) for i in range(facts["layers"]))
-        self.policy = Policy(layers, self.normalizer, self.spec) if layers else None
+        self.policy = Policy(layers, self.normalizer, self.spec, Form(*facts["form"])) if layers else None
         self.distance = inf if facts["distance"] is None else facts["distance"]
         self.step, self.updates = facts["step"], facts["updates"]

@@ -13,7 +13,7 @@ from jax import Array
 from valuedice.algorithms import AnyAlgorithm, Diagnosis
 from valuedice.algorithms.protocol import TakesPolicy
 from valuedice.errors import InputError
-from valuedice.networks import Params
+from valuedice.networks import PolicyNet
 from valuedice.policy import Policy
 from valuedice.training.batches import Batches
 from valuedice.training.checkpoint import Arrays, Facts
@@ -80,7 +80,7 @@ class Learner:
         self.updates += updates
         self._policy = None
 
-    def begin_with(self, actor: Params) -> None:
+    def begin_with(self, actor: PolicyNet) -> None:
         """Replaces the policy before the first update."""
         assert isinstance(self.algorithm, TakesPolicy), "checked when the run was opened"
         self.state = self.algorithm.with_policy(self.state, actor)
@@ -90,8 +90,9 @@ class Learner:
     def policy(self) -> Policy:
         """The current policy in numpy; a copy, because the next update reuses the memory."""
         if self._policy is None:
-            layers = tuple((np.array(layer.kernel), np.array(layer.bias)) for layer in self.state.actor)
-            self._policy = Policy(layers, self.normalizer, self.spec)
+            actor: PolicyNet = self.state.actor
+            layers = tuple((np.array(layer.kernel), np.array(layer.bias)) for layer in actor.layers)
+            self._policy = Policy(layers, self.normalizer, self.spec, actor.form)
         return self._policy
 
     def measure(self) -> tuple[Diagnosis, Metrics]:

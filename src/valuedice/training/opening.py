@@ -16,7 +16,7 @@ from valuedice.demos import Demos
 from valuedice.demos.rows import ExpertRows
 from valuedice.envs.fit import check_fit
 from valuedice.errors import InputError
-from valuedice.networks import Dense, Params
+from valuedice.networks import Dense, PolicyNet
 from valuedice.policy import Policy, load_policy
 from valuedice.training.batches import Batches
 from valuedice.training.config import BLOCK
@@ -39,7 +39,7 @@ class Opening:
     def __init__(self, algorithm: AnyAlgorithm, learner: Learner, demos: Demos | None, seed: int) -> None:
         self.learner, self.demos, self.seed = learner, demos, seed
         self.updates = 0 if demos is None else warm_start_of(algorithm)
-        self.policy: Params | None = None
+        self.policy: PolicyNet | None = None
         """From a file."""
         if self.updates:
             check_replaceable(algorithm)
@@ -60,7 +60,12 @@ class Opening:
             widths = [", ".join(str(shape[1]) for shape in shapes[:-1]) for shapes in (theirs, ours)]
             raise InputError(
                 f"the policy in {path} has hidden layers of {widths[0]} units, this run {widths[1]}; set the "
-                "widths (`hidden`), or use another `init_policy`"
+                "widths of the policy, or use another `init_policy`"
+            )
+        if (form := policy.form) != (own := self.learner.policy.form):
+            raise InputError(
+                f"the policy in {path} has {form.units} units and {form.bounds} bounds, this run {own.units} and "
+                f"{own.bounds}; set `units` and `bounds`, or use another `init_policy`"
             )
         self.policy, self.updates = refitted(policy, self.learner.normalizer), 0
 
@@ -80,8 +85,8 @@ class Opening:
         """Updates of behavioural cloning, from the learner's new policy on."""
         assert self.demos is not None
         spec, normalizer = self.learner.spec, self.learner.normalizer
-        actor: Params = self.learner.state.actor
-        cloning = replace(CLONING, hidden=tuple(layer.kernel.shape[1] for layer in actor[:-1]))
+        actor: PolicyNet = self.learner.state.actor
+        cloning = replace(CLONING, hidden=actor.hidden, units=actor.form.units, bounds=actor.form.bounds)
         rows = ExpertRows(self.demos, spec, normalizer, cloning.data.sampling)
         batches = Batches(cloning.data, spec, [self.seed, 2], expert=rows, ahead=BLOCK)
         state = cloning.with_policy(start(cloning, jax.random.key(self.seed), spec), jax.tree.map(jnp.copy, actor))
@@ -106,10 +111,11 @@ def check_replaceable(algorithm: AnyAlgorithm) -> None:
         )
 
 
-def refitted(policy: Policy, normalizer: Normalizer) -> Params:
-    """The layers that do for observations normalised by `normalizer` what the policy's layers do for its own."""
+def refitted(policy: Policy, normalizer: Normalizer) -> PolicyNet:
+    """The network that does for observations normalised by `normalizer` what the policy's does for its own."""
     kernel, bias = (part.astype(np.float64) for part in policy.layers[0])
     own = policy.normalizer
     shift = (normalizer.mean.astype(np.float64) - own.mean) / own.std
     first = (kernel * (normalizer.std.astype(np.float64) / own.std)[:, None], bias + shift @ kernel)
-    return [Dense(*(jnp.asarray(part, jnp.float32) for part in layer)) for layer in (first, *policy.layers[1:])]
+    layers = [Dense(*(jnp.asarray(part, jnp.float32) for part in layer)) for layer in (first, *policy.layers[1:])]
+    return PolicyNet(layers, policy.form)
