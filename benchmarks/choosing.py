@@ -6,17 +6,20 @@ and the last. Runs with fewer than five evaluations are left out. It writes
 
 - `cells.md`: for each task, regime and contestant, the normalised return of the last evaluation, of the kept policy
   on fresh episodes, of the best evaluation, and the mean of all evaluations; all seeds, then their mean;
+- `kept.md` and `mean.md`: in short, the means over seeds of the kept policy's return on fresh episodes, and of all
+  evaluations;
 - `choosing.csv` and `choosing.md`: the rank correlation of distance and `kl_estimate` with the return over a run's
   evaluations, and the regret of each choice: how far its return is below that of the run's best evaluation;
 - `choosing.png`: the regret of every run, by choice.
 
-If no run has enough evaluations, it writes `cells.md` alone.
+If no run has enough evaluations, it writes these three alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +101,38 @@ def cells(runs: tuple[Run, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def overview(runs: tuple[Run, ...], value: Callable[[Run], float | None]) -> str:
+    """A Markdown table of contestants × tasks: means over seeds, and over the tasks."""
+    titles, tasks = contestants_of(runs), list(dict.fromkeys(run.task for run in runs))
+    found: dict[tuple[int, str], dict[str, float]] = {}
+    for group, members in groups_of(runs).items():
+        values = [value(run) for run in members if run.status == "finished"]
+        known = [each for each in values if each is not None]
+        if known:
+            found.setdefault((group.regime.subsample, group.contestant), {})[group.task] = float(np.mean(known))
+    head = ["transitions", "", *tasks, "mean"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for subsample, name in sorted(found, key=lambda row: (row[0], list(titles).index(row[1]))):
+        means = found[subsample, name]
+        # The mean of some tasks cannot be compared with that of others.
+        whole = f"{np.mean(list(means.values())):.2f}" if len(means) == len(tasks) else ""
+        cells = [f"{means[task]:.2f}" if task in means else "" for task in tasks]
+        every = "all" if subsample == 1 else f"1 in {subsample}"
+        lines.append(f"| {every} | {titles[name]} | {' | '.join(cells)} | {whole} |")
+    return "\n".join(lines) + "\n"
+
+
+def kept(run: Run) -> float | None:
+    """The normalised return of the kept policy, on fresh episodes."""
+    return run.final.get("normalized_return")
+
+
+def mean(run: Run) -> float | None:
+    """The mean normalised return of all evaluations."""
+    returns = [row.normalized_return for row in run.rows if row.normalized_return is not None]
+    return float(np.mean(returns)) if returns else None
+
+
 def shown(values: list[float]) -> str:
     """Each value, then the mean."""
     each = ", ".join(f"{value:.2f}" for value in values)
@@ -168,6 +203,8 @@ def main() -> None:
     lines = [line for run in runs if run.status == "finished" and (line := study(run)) is not None]
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "cells.md").write_text(cells(runs))
+    (options.out / "kept.md").write_text(overview(runs, kept))
+    (options.out / "mean.md").write_text(overview(runs, mean))
     if not lines:
         return
     (options.out / "choosing.md").write_text(summary(lines))

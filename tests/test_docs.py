@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from examples import blocks, run_example
 
 from valuedice.sweep.suite import load_suite
@@ -29,6 +30,20 @@ def test_the_examples_of_distance_run_one_after_the_other(capsys):
     # Three of the expert's own episodes are about as near as its halves are to each other.
     assert found < 5 * floor
     assert again < 5 * floor
+
+
+@pytest.mark.parametrize(
+    ("page", "table"),
+    [
+        ("README.md", "frontier/kept.md"),
+        ("docs/comparisons.md", "frontier/cells.md"),
+        ("docs/distance.md", "frontier/choosing.md"),
+        ("docs/comparisons.md", "cloning/mean.md"),
+    ],
+)
+def test_a_table_of_the_documentation_is_that_of_the_results(page, table):
+    root = Path(__file__).parents[1]
+    assert (root / "results" / table).read_text() in (root / page).read_text()
 
 
 def test_the_suite_of_the_documentation_is_sound(own_folder):
