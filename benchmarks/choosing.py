@@ -8,11 +8,12 @@ and the last. Runs with fewer than five evaluations are left out. It writes
   on fresh episodes, of the best evaluation, and the mean of all evaluations; all seeds, then their mean;
 - `kept.md` and `mean.md`: in short, the means over seeds of the kept policy's return on fresh episodes, and of all
   evaluations;
+- `promise.md`: whether runs end worse than the cloned start that they begin with;
 - `choosing.csv` and `choosing.md`: the rank correlation of distance and `kl_estimate` with the return over a run's
   evaluations, and the regret of each choice: how far its return is below that of the run's best evaluation;
 - `choosing.png`: the regret of every run, by choice.
 
-If no run has enough evaluations, it writes these three alone.
+If no run has enough evaluations, it writes these four alone.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from valuedice.report.collect import collect
 from valuedice.report.records import Row, Run, contestants_of, groups_of
 
 CHOICES = ("closest", "smallest KL", "last")
+EPISODES = 10
+"""Episodes of an evaluation."""
 FEWEST = 5
 """Evaluations of a run that has a rank correlation."""
 
@@ -133,6 +136,33 @@ def mean(run: Run) -> float | None:
     return float(np.mean(returns)) if returns else None
 
 
+def promise(runs: tuple[Run, ...]) -> str:
+    """A Markdown table: does a run end worse than its cloned start, which its first row measures?
+
+    A run ends lower if its kept policy's return, on fresh episodes, is below that of the first row by more than two
+    standard errors of the difference and a hundredth of the expert's return.
+    """
+    rows = ["| | runs | mean gain | ends lower | which |", "|---|---|---|---|---|"]
+    for contestant, title in contestants_of(runs).items():
+        gains: list[float] = []
+        lower: list[str] = []
+        for run in (run for run in runs if run.contestant == contestant and run.status == "finished"):
+            first, end = run.rows[0], kept(run)
+            known = (first.return_mean, first.return_std, first.expert_return, first.normalized_return, end)
+            if first.step or first.updates or any(value is None for value in known):
+                continue
+            begin, spread, expert, normalised, ends = (float(value or 0) for value in known)
+            gains.append(ends - normalised)
+            noise = np.hypot(spread, run.final["return_std"]) / np.sqrt(EPISODES)
+            if run.final["return_mean"] < begin - 2 * noise - 0.01 * abs(expert):
+                every = "" if run.subsample == 1 else f" 1 in {run.subsample}"
+                lower.append(f"{run.task}{every} seed {run.seed}: {gains[-1]:+.2f}")
+        if gains:
+            cells = [title, str(len(gains)), f"{np.mean(gains):+.2f}", str(len(lower)), "; ".join(lower)]
+            rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
 def shown(values: list[float]) -> str:
     """Each value, then the mean."""
     each = ", ".join(f"{value:.2f}" for value in values)
@@ -205,6 +235,7 @@ def main() -> None:
     (options.out / "cells.md").write_text(cells(runs))
     (options.out / "kept.md").write_text(overview(runs, kept))
     (options.out / "mean.md").write_text(overview(runs, mean))
+    (options.out / "promise.md").write_text(promise(runs))
     if not lines:
         return
     (options.out / "choosing.md").write_text(summary(lines))

@@ -34,7 +34,9 @@ class Form(NamedTuple):
 
 
 SQUASHED = Form("relu", "tanh")
-"""The usual form in reinforcement learning."""
+"""The usual form in reinforcement learning, where actions are squashed."""
+CLIPPED = Form("tanh", "clip")
+"""The usual form where the environment clips the actions of a Gaussian policy."""
 
 
 @dataclass(frozen=True)

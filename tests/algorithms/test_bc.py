@@ -20,7 +20,7 @@ from valuedice.algorithms.bc import WINDOW, State
 from valuedice.demos.rows import ExpertRows
 from valuedice.losses import orthogonal_penalty
 from valuedice.networks import Dense, PolicyNet, gaussian_policy, log_likelihood, squared_error
-from valuedice.types import Batch, Form, Normalizer, Sampling, Spec, Transition
+from valuedice.types import SQUASHED, Batch, Form, Normalizer, Sampling, Spec, Transition
 
 DISCRETE, GAUSSIAN = Spec(1, 3, discrete=True), Spec(1, 1, low=(-1.0,), high=(1.0,))
 FIRST, SECOND = (one_state_rows(DISCRETE, one_hots(counts)) for counts in ([2, 0, 0], [0, 2, 0]))
@@ -222,3 +222,27 @@ def test_cloning_reaches_the_expert_where_it_shows_enough():
     options: dict[str, Any] = {"updates": 3_000, "eval_every": 3_000, "quiet": True}
     run = vd.train(BC(hidden=(64, 64)), vd.load_demos("cartpole"), "CartPole-v1", **options)
     assert run.metrics[-1]["return_mean"] >= 450
+
+
+@pytest.mark.parametrize(("algorithm", "widths"), [(BC, "hidden"), (vd.ValueDICE, "policy_hidden")])
+def test_the_policy_network_follows_the_demonstrations_where_its_settings_are_open(algorithm, widths):
+    def suited(clipped: bool, **given: Any) -> tuple[str, str, tuple[int, ...]]:
+        found = algorithm(**given).suited(clipped=clipped)
+        return found.units, found.bounds, getattr(found, widths)
+
+    assert suited(True) == ("tanh", "clip", (100, 100))
+    assert suited(False) == ("relu", "tanh", (256, 256))
+    given: dict[str, Any] = {"units": "relu", "bounds": "clip", widths: (7,)}
+    assert suited(True, **given) == suited(False, **given) == ("relu", "clip", (7,))
+    # Without demonstrations to look at, it is the usual one of reinforcement learning.
+    actor = algorithm().init(jax.random.key(0), GAUSSIAN).actor
+    assert (actor.form, actor.hidden) == (SQUASHED, (256, 256))
+
+
+@pytest.mark.parametrize(("name", "bounds"), [("mountaincar", "clip"), ("invertedpendulum", "tanh")])
+def test_a_run_stores_the_policy_network_that_it_chose(name, bounds, tmp_path):
+    run = vd.train(BC(), vd.load_demos(name, episodes=2), updates=1, out=tmp_path / "run", quiet=True)
+    assert run.policy.form.bounds == bounds
+    assert run.algorithm == BC().suited(clipped=bounds == "clip")
+    assert vd.load_run(tmp_path / "run").algorithm == run.algorithm
+    assert vd.load_run(tmp_path / "run").resume(updates=2, quiet=True).policy.form == run.policy.form

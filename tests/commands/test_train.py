@@ -108,7 +108,7 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_flag(option, value, says,
     [
         (
             box(3, 1, -2.0, 2.0),
-            "units, this run 100, 100; set the widths of the policy, or use another --init-policy",
+            "units, this run 256, 256; set the widths of the policy, or use another --init-policy",
         ),
         (Spec(4, 2, discrete=True), "observations have 4 features, those of Pendulum-v1 3"),
         (box(3, 1), "other bounds of actions than Pendulum-v1, so its actions would be scaled"),

@@ -99,3 +99,24 @@ def test_an_episode_unlike_the_others_is_refused_with_its_place(second, says):
 def test_no_episodes_are_refused():
     with pytest.raises(InputError, match="no episodes"):
         Demos.from_episodes([], "none")
+
+
+@pytest.mark.parametrize(
+    ("actions", "clipped"),
+    [
+        ([1.0, 1.0, 1.0, 0.3, -1.0, -1.0, 0.1, 0.2, 0.4, 0.5], True),
+        (np.linspace(-1, 1, 10), False),
+        # One entry of ten is a repetition: just enough.
+        ([1.0, 1.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, -0.9], True),
+        ([1.0, 1.0, *np.linspace(-0.9, 0.8, 9)], False),
+        # Values inside may repeat, and a dimension that never moves says nothing.
+        ([0.0] * 8 + [1.0, -1.0], False),
+        ([0.7] * 10, False),
+    ],
+)
+def test_actions_were_clipped_if_a_tenth_of_them_stay_at_the_ends_of_their_range(actions, clipped):
+    column = np.asarray(actions, np.float32)[:, None]
+    rows = np.zeros((len(column), 2), np.float32)
+    # The bounds may be other ones in each dimension.
+    for scaled in (column, 2 * column + 5, np.hstack([column, -3 * column]), np.hstack([column, 0 * column])):
+        assert Demos.from_episodes([Episode(rows, scaled, rows)], "here").clipped == clipped

@@ -55,7 +55,7 @@ def test_ctrl_c_stops_all_runs_and_the_same_command_goes_on_exactly(tmp_path, un
 
 
 def test_a_failed_run_is_tried_again_once_and_the_others_go_on(tmp_path, undisturbed, capsys):
-    diverging = "[contestants.diverging]\nalgorithm = 'bc'\nupdates = 400\nlr = 1e30\nbatch_size = 16\n"
+    diverging = "[contestants.diverging]\nalgorithm = 'bc'\nunits = 'relu'\nlr = 1e30\nupdates = 400\n"
     args = ["sweep", suite(tmp_path, SUITE + diverging), "--out", tmp_path / "out"]
     process = begin(*args, "--jobs", 1, "--only", "*diverging-seed0", "*value-dice-seed0")
     said, _ = process.communicate()

@@ -36,7 +36,7 @@ def test_cartpole_is_learned_from_three_episodes(algorithm, settings):
 @pytest.mark.slow
 def test_the_closest_policy_is_a_good_one_where_training_swings():
     # Without an anchor and with a large step, ValueDICE soon ruins its cloned start, and then swings.
-    swinging = QUICK | {"anchor": 0.0, "actor_lr": 3e-2}
+    swinging: dict[str, Any] = QUICK | {"anchor": 0.0, "actor_lr": 3e-2}
     algorithm = vd.ValueDICE(**swinging, warm_start=2_000, training_starts=200)
     demos = vd.load_demos("cartpole", episodes=3)
     run = vd.train(algorithm, demos, env="CartPole-v1", steps=1_000, eval_every=250, quiet=True)

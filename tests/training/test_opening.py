@@ -216,16 +216,16 @@ def test_a_run_begins_like_the_policy_of_a_file_in_place_of_a_warm_start(pendulu
 
 
 def test_an_expert_may_begin_with_a_policy_of_its_form(pendulum, source, tmp_path):
-    given = train(pendulum, None, tmp_path / "given", small("bc", units="relu", bounds="tanh"), updates=50)
-    run = vd.train_expert(small("sac"), "Pendulum-v1", target_return=-1e9, init_policy=given.out, quiet=True)
+    run = vd.train_expert(small("sac"), "Pendulum-v1", target_return=-1e9, init_policy=source, quiet=True)
     assert [row["step"] for row in run.metrics] == [0]
     obs = vd.load_demos("pendulum").episodes[0].observations
-    assert_allclose(run.policy(obs), given.policy(obs), rtol=1e-4, atol=1e-4)
+    assert_allclose(run.policy(obs), vd.load_policy(source)(obs), rtol=1e-4, atol=1e-4)
+    other = train(pendulum, None, tmp_path / "other", small("bc", units="tanh", bounds="clip"), updates=50)
     says = (
         "tanh units and clip bounds, this run relu and tanh; set `units` and `bounds`, or use another `init_policy`"
     )
     with pytest.raises(InputError, match=says):
-        vd.train_expert(small("sac"), "Pendulum-v1", target_return=-1e9, init_policy=source, quiet=True)
+        vd.train_expert(small("sac"), "Pendulum-v1", target_return=-1e9, init_policy=other.out, quiet=True)
 
 
 WIDE = ((3, 8), (8, 9), (9, 2))

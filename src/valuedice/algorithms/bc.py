@@ -19,7 +19,7 @@ import optax
 from jax import Array
 
 from valuedice.algorithms.protocol import Diagnosis
-from valuedice.algorithms.settings import check, check_choices
+from valuedice.algorithms.settings import check, check_choices, policy_form
 from valuedice.losses import orthogonal_penalty, weighted_mean
 from valuedice.networks import (
     PolicyNet,
@@ -31,7 +31,7 @@ from valuedice.networks import (
     spread_of,
     squared_error,
 )
-from valuedice.types import Batch, Data, Form, Metrics, Sampling, Spec, Transition
+from valuedice.types import Batch, Data, Metrics, Sampling, Spec, Transition
 
 WINDOW = 500
 """Number of updates over which the held-out loss is averaged."""
@@ -85,12 +85,12 @@ class BC:
     """Fraction of episodes held out for early stopping (at least one; none if there is only one episode)."""
     patience: int = 20
     """Stop after this many windows of 500 updates without a lower held-out loss."""
-    hidden: tuple[int, ...] = (100, 100)
-    """Widths of the hidden layers."""
-    units: Literal["tanh", "relu"] = "tanh"
-    """What the policy's hidden units do."""
-    bounds: Literal["clip", "tanh"] = "clip"
-    """What keeps continuous actions of the policy inside their bounds. Many experts' actions were clipped too."""
+    hidden: tuple[int, ...] = ()
+    """Widths of the hidden layers. By default 100 100 if the expert's actions were clipped, otherwise 256 256."""
+    units: Literal["auto", "tanh", "relu"] = "auto"
+    """What the policy's hidden units do. By default tanh if the expert's actions were clipped, otherwise relu."""
+    bounds: Literal["auto", "clip", "tanh"] = "auto"
+    """What bounds the policy's continuous actions. By default clip if the expert's were clipped, otherwise tanh."""
     batch_size: int = 256
     """Rows in one update."""
 
@@ -103,7 +103,7 @@ class BC:
         check(self, "finite and not negative", "decay_updates", "observation_noise")
         check(self, "above 0 and below 1", "action_clip")
         check(self, "at least 0 and below 1", "held_out")
-        check(self, "one or more positive widths", "hidden")
+        check(self, "positive widths", "hidden")
         check_choices(self)
 
     @classmethod
@@ -129,10 +129,16 @@ class BC:
         """Expert rows without the absorbing state, because the policy never acts there."""
         return Data(self.batch_size, Sampling(absorbing="none"), held_out=self.held_out)
 
+    def suited(self, *, clipped: bool) -> BC:
+        """The algorithm with the policy network that suits demonstrations whose actions were clipped, or not."""
+        form, hidden = policy_form(self.units, self.bounds, self.hidden, clipped=clipped)
+        return replace(self, units=form.units, bounds=form.bounds, hidden=hidden)
+
     def init(self, key: Array, spec: Spec) -> State:
         """A new network and optimiser."""
         key, key_actor = jax.random.split(key)
-        actor = actor_init(key_actor, spec, self.hidden, Form(self.units, self.bounds))
+        form, hidden = policy_form(self.units, self.bounds, self.hidden)
+        actor = actor_init(key_actor, spec, hidden, form)
         return State(
             learning=actor,
             # A copy, because the arrays of a state must not share memory.

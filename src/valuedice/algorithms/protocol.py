@@ -107,5 +107,14 @@ class TakesPolicy(Protocol[S]):
         ...
 
 
+@runtime_checkable
+class SuitsDemos(Protocol):
+    """What an algorithm may offer besides, to choose settings that are left to the demonstrations."""
+
+    def suited(self, *, clipped: bool) -> Any:
+        """The same algorithm with these settings filled in; `clipped` says whether actions were clipped."""
+        ...
+
+
 AnyAlgorithm = Algorithm[Any]
 """An algorithm with any type of state."""

@@ -9,6 +9,7 @@ from math import inf, isfinite
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from valuedice.errors import InputError
+from valuedice.types import CLIPPED, SQUASHED, Bounds, Form, Units
 
 MEASURING = 2**31
 """Folded into the random key of a diagnosis, so that measuring does not change what is learned."""
@@ -21,8 +22,23 @@ LIMITS: dict[str, Callable[[Any], bool]] = {
     "at least 0 and at most 1": lambda value: 0 <= value <= 1,
     "above 0 and below 1": lambda value: 0 < value < 1,
     "above 0 and at most 1": lambda value: 0 < value <= 1,
+    "positive widths": lambda value: isinstance(value, tuple) and all(width >= 1 for width in value),
     "one or more positive widths": lambda value: isinstance(value, tuple) and len(value) > 0 and min(value) >= 1,
 }
+
+
+def policy_form(
+    units: Units | Literal["auto"],
+    bounds: Bounds | Literal["auto"],
+    hidden: tuple[int, ...],
+    *,
+    clipped: bool = False,
+) -> tuple[Form, tuple[int, ...]]:
+    """Form and widths of a policy network. Where the settings leave them open (`auto`, no widths), they are those
+    that clone best if the expert's actions were `clipped`, or if they were not."""
+    form, widths = (CLIPPED, (100, 100)) if clipped else (SQUASHED, (256, 256))
+    units = form.units if units == "auto" else units
+    return Form(units, form.bounds if bounds == "auto" else bounds), hidden or widths
 
 
 def check(settings: Any, limit: str, *names: str) -> None:

@@ -25,7 +25,7 @@ from jax import Array
 
 from valuedice.algorithms.dice import Terms, dice_objective, initial_term, residual_terms, telescoped_term
 from valuedice.algorithms.protocol import Diagnosis
-from valuedice.algorithms.settings import MEASURING, check, check_choices
+from valuedice.algorithms.settings import MEASURING, check, check_choices, policy_form
 from valuedice.losses import gradient_penalty, interpolate, orthogonal_penalty
 from valuedice.networks import (
     Params,
@@ -42,7 +42,7 @@ from valuedice.networks import (
     squared_error,
     state_actions,
 )
-from valuedice.types import Batch, Data, Form, InitialStates, Metrics, Pace, Sampling, Spec, Transition
+from valuedice.types import Batch, Data, InitialStates, Metrics, Pace, Sampling, Spec, Transition
 
 PARTITION_DECAY = 0.99
 """Decay of the running mean of log E e^x over minibatches."""
@@ -108,12 +108,12 @@ class ValueDICE:
     """Weight of the orthogonal penalty on the policy."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of ν."""
-    policy_hidden: tuple[int, ...] = (100, 100)
-    """Widths of the hidden layers of the policy."""
-    units: Literal["tanh", "relu"] = "tanh"
-    """What the policy's hidden units do."""
-    bounds: Literal["clip", "tanh"] = "clip"
-    """What keeps continuous actions of the policy inside their bounds. Many experts' actions were clipped too."""
+    policy_hidden: tuple[int, ...] = ()
+    """Widths of the policy's hidden layers. By default 100 100 if the expert's actions were clipped, or 256 256."""
+    units: Literal["auto", "tanh", "relu"] = "auto"
+    """What the policy's hidden units do. By default tanh if the expert's actions were clipped, otherwise relu."""
+    bounds: Literal["auto", "clip", "tanh"] = "auto"
+    """What bounds the policy's continuous actions. By default clip if the expert's were clipped, otherwise tanh."""
     batch_size: int = 128
     """Rows of each kind (expert, replay, initial state) in one update."""
     initial_states: Literal["all", "starts"] = "all"
@@ -140,7 +140,8 @@ class ValueDICE:
         check(self, "positive and finite", "nu_lr", "actor_lr", "batch_size", "updates_per_step")
         check(self, "finite and not negative", "gradient_penalty", "orthogonal_penalty", "exploration_noise")
         check(self, "finite and not negative", "anchor", "warm_start", "random_steps", "training_starts")
-        check(self, "one or more positive widths", "hidden", "policy_hidden")
+        check(self, "one or more positive widths", "hidden")
+        check(self, "positive widths", "policy_hidden")
         check_choices(self)
 
     @classmethod
@@ -198,10 +199,16 @@ class ValueDICE:
         sampling = Sampling(self.discount, self.initial_states, self.sampling, self.absorbing)
         return Data(self.batch_size, sampling, replay="optional" if self.uses_replay else "unused")
 
+    def suited(self, *, clipped: bool) -> ValueDICE:
+        """The algorithm with the policy network that suits demonstrations whose actions were clipped, or not."""
+        form, hidden = policy_form(self.units, self.bounds, self.policy_hidden, clipped=clipped)
+        return replace(self, units=form.units, bounds=form.bounds, policy_hidden=hidden)
+
     def init(self, key: Array, spec: Spec) -> State:
         """New networks and optimisers."""
         key, key_actor, key_nu = jax.random.split(key, 3)
-        actor = actor_init(key_actor, spec, self.policy_hidden, Form(self.units, self.bounds))
+        form, hidden = policy_form(self.units, self.bounds, self.policy_hidden)
+        actor = actor_init(key_actor, spec, hidden, form)
         # Adding a constant to ν does not change J, so ν needs no output bias.
         nu = critic_init(key_nu, spec, self.hidden, output_bias=False)
         return State(

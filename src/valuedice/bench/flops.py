@@ -66,7 +66,7 @@ def value_dice_products(settings: ValueDICE, spec: Spec) -> list[Product]:
     """
     batch = settings.batch_size
     nu = [spec.obs_size + 1 + spec.action_size, *settings.hidden, 1]
-    actor = [spec.obs_size, *settings.policy_hidden, 2 * spec.action_size]
+    actor = [spec.obs_size, *settings.suited(clipped=False).policy_hidden, 2 * spec.action_size]
     objective = learning(5 * batch, nu)
     # Of the input, only the actions need a gradient: it leads to the policy.
     objective.append(Product(3 * batch, settings.hidden[0], spec.action_size))
@@ -95,7 +95,7 @@ def sac_products(settings: SAC, spec: Spec) -> list[Product]:
 def bc_products(settings: BC, spec: Spec) -> list[Product]:
     """The products of one update of behavioural cloning: the rows forward and backward, and the orthogonal penalty
     if it has a weight."""
-    actor = [spec.obs_size, *settings.hidden, 2 * spec.action_size]
+    actor = [spec.obs_size, *settings.suited(clipped=False).hidden, 2 * spec.action_size]
     penalty = orthogonality(actor) if settings.orthogonal_penalty else []
     return learning(settings.batch_size, actor) + penalty
 

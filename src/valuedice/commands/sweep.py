@@ -34,8 +34,8 @@ class SweepOptions:
     are skipped and interrupted ones resumed exactly, so the same command can be given again at any time."""
 
     suite: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE", help_behavior_hint="")] = None
-    """A .toml file, or shipped: ablations, cloning, dual-dice, frontier, offline, paper-1, paper-10, quick, ring,
-    subsampled."""
+    """A .toml file, or shipped: ablations, cloning, dual-dice, frontier, library, offline, paper-1, paper-10,
+    quick, ring, subsampled."""
     demos: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder of demonstrations, with a file TASK.npz for each task. By default the suite's own or shipped ones."""
     seeds: Annotated[str | None, tyro.conf.arg(metavar="SEEDS", help_behavior_hint="")] = None

@@ -18,6 +18,10 @@ DonesAre = Literal["truncated", "terminated"]
 """What the end of an episode means in a file that does not say."""
 
 
+CLIPPED_SHARE = 0.1
+"""Share of entries at a bound above which actions count as clipped."""
+
+
 @dataclass(frozen=True, eq=False)
 class Part:
     """Which steps of a recorded episode were kept, if not all."""
@@ -146,6 +150,19 @@ class Demos:
         if not self.discrete:
             return self.episodes[0].actions.shape[1]
         return max(self.action_count, *(int(episode.actions.max()) + 1 for episode in self.episodes))
+
+    @property
+    def clipped(self) -> bool:
+        """Whether the expert's actions seem to have been clipped: a tenth of all entries repeat the smallest or the
+        largest value of their dimension."""
+        if self.discrete:
+            return False
+        actions = np.concatenate([episode.actions for episode in self.episodes])
+        low, high = actions.min(0), actions.max(0)
+        # Every dimension has a smallest and a largest entry: those are no repetitions.
+        repeated = np.sum((actions == low) | (actions == high), 0) - 2
+        moving = high > low
+        return bool(moving.any() and np.mean(repeated[moving]) >= CLIPPED_SHARE * len(actions))
 
     def fingerprint(self) -> str:
         """A hash of the episodes, which does not depend on where they are stored."""

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec
 import jax
 
 from valuedice.algorithms import Algorithm, AnyAlgorithm, algorithm_name
+from valuedice.algorithms.protocol import SuitsDemos
 from valuedice.demos import Demos
 from valuedice.demos.rows import ExpertRows, fill_replay
 from valuedice.envs.episodes import Evaluator
@@ -150,6 +151,8 @@ def run_algorithm(algorithm: AnyAlgorithm, config: TrainConfig) -> Run:
         config = config.resolved(algorithm)
         folder = config.folder
         demos, extra = load_data(config)
+        if demos is not None and isinstance(algorithm, SuitsDemos):
+            algorithm = algorithm.suited(clipped=demos.clipped)
         stored = StoredConfig.of(algorithm, config, demos, extra)
         # Also before anything slow: the run folder itself checks once more when it is made.
         check_folder(folder, stored, resume=config.resume)
