@@ -8,12 +8,12 @@ and the last. Runs with fewer than five evaluations are left out. It writes
   on fresh episodes, of the best evaluation, and the mean of all evaluations; all seeds, then their mean;
 - `kept.md` and `mean.md`: in short, the means over seeds of the kept policy's return on fresh episodes, and of all
   evaluations;
-- `promise.md`: whether runs end worse than the cloned start that they begin with;
+- `promise.md`: whether runs end worse than the cloned start that they begin with, if any begins so;
 - `choosing.csv` and `choosing.md`: the rank correlation of distance and `kl_estimate` with the return over a run's
   evaluations, and the regret of each choice: how far its return is below that of the run's best evaluation;
 - `choosing.png`: the regret of every run, by choice.
 
-If no run has enough evaluations, it writes these four alone.
+If no run has enough evaluations, it writes these alone.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def mean(run: Run) -> float | None:
 
 
 def promise(runs: tuple[Run, ...]) -> str:
-    """A Markdown table: does a run end worse than its cloned start, which its first row measures?
+    """A Markdown table: does a run end worse than its cloned start, its first row? Empty if none has such a start.
 
     A run ends lower if its kept policy's return, on fresh episodes, is below that of the first row by more than two
     standard errors of the difference and a hundredth of the expert's return.
@@ -160,7 +160,7 @@ def promise(runs: tuple[Run, ...]) -> str:
         if gains:
             cells = [title, str(len(gains)), f"{np.mean(gains):+.2f}", str(len(lower)), "; ".join(lower)]
             rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
+    return "\n".join(rows) + "\n" if len(rows) > 2 else ""
 
 
 def shown(values: list[float]) -> str:
@@ -235,7 +235,8 @@ def main() -> None:
     (options.out / "cells.md").write_text(cells(runs))
     (options.out / "kept.md").write_text(overview(runs, kept))
     (options.out / "mean.md").write_text(overview(runs, mean))
-    (options.out / "promise.md").write_text(promise(runs))
+    if table := promise(runs):
+        (options.out / "promise.md").write_text(table)
     if not lines:
         return
     (options.out / "choosing.md").write_text(summary(lines))
