@@ -1,7 +1,7 @@
 """Behavioural cloning: supervised learning of the expert's actions.
 
-    min_π  E_{(s,a)~D} ‖a - tanh μ(s)‖²        (squared error of the mean action, the default)
-    max_π  E_{(s,a)~D} log π(a|s)               (likelihood: Equation 1 of arXiv:1912.05032)
+    min_π  E_{(s,a)~D} ‖a - μ(s)‖²        (squared error of the mean action μ, the default)
+    max_π  E_{(s,a)~D} log π(a|s)          (likelihood: Equation 1 of arXiv:1912.05032)
 
 Expert actions are often at their bounds, where the likelihood of a squashed Gaussian spends itself on differences
 of atanh(a) that no environment notices. The squared error does not. Discrete actions are cloned by likelihood.
@@ -158,7 +158,7 @@ class BC:
         return replace(state, learning=actor, actor=jax.tree.map(jnp.copy, actor))
 
     def losses(self, actor: PolicyNet, spec: Spec, rows: Transition) -> Array:
-        """The loss of each row: ‖a - tanh μ(s)‖², or -log π(a|s) (Equation 1)."""
+        """The loss of each row: ‖a - μ(s)‖², or -log π(a|s) (Equation 1)."""
         if self.loss == "squared" and not spec.discrete:
             return squared_error(actor, rows.obs, rows.action)
         return -log_likelihood(actor, spec, rows.obs, rows.action, self.action_clip)

@@ -78,7 +78,7 @@ class State:
 
 @dataclass(frozen=True)
 class ValueDICE:
-    """Imitation by off-policy distribution matching (arXiv:1912.05032). The defaults are the paper's."""
+    """Imitation by off-policy distribution matching (arXiv:1912.05032). The paper's own settings are `paper()`."""
 
     discount: float = 0.99
     """Discount factor γ."""
