@@ -39,6 +39,7 @@ def test_the_examples_of_distance_run_one_after_the_other(capsys):
         ("docs/comparisons.md", "frontier/cells.md"),
         ("docs/distance.md", "frontier/choosing.md"),
         ("docs/comparisons.md", "cloning/mean.md"),
+        ("docs/data.md", "library/kept.md"),
     ],
 )
 def test_a_table_of_the_documentation_is_that_of_the_results(page, table):
