@@ -60,7 +60,7 @@ def test_normalised_returns_have_the_expert_at_one():
 def test_each_task_and_amount_of_data_has_a_panel():
     runs = [finished_run(task, "c", 0, 0.5, episodes=episodes) for task in "AB" for episodes in (1, 10)]
     titles = [axes.get_title() for axes in drawn(runs).axes]
-    assert titles == ["A, 1 episode", "B, 1 episode", "A, 10 episodes", "B, 10 episodes"]
+    assert titles == ["A\n1 episode", "B\n1 episode", "A\n10 episodes", "B\n10 episodes"]
 
 
 def test_a_panel_of_runs_under_way_says_so():

@@ -82,7 +82,7 @@ def draw_curves(
     for (row_here, column_here), panel in places.items():
         axes = figure.add_subplot(row + 1, columns, row_here * columns + column_here + 1)
         handles |= draw_panel(axes, panel, metric, titles, looks)
-        subtitle = f", {panel.regime.title}" if several and panel.regime.episodes else ""
+        subtitle = f"\n{panel.regime.title}" if several and panel.regime.episodes else ""
         subtitle += "" if panel.finished else " (under way)"
         axes.set_title(plain(panel.task + subtitle), fontsize=10.5, color=INK)
         if column_here == 0:
