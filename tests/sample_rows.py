@@ -73,7 +73,8 @@ def one_state_rollout(spec: Spec, action: Any, terminated: Any = (), truncated: 
     next_obs, ended = obs.copy(), np.zeros((len(action), 1), bool)
     next_obs[list(terminated)] = np.eye(spec.obs_size + 1)[-1]
     ended[[*terminated, *truncated]] = True
-    return Rollout(*map(jnp.asarray, (obs, np.asarray(action)[:, None], next_obs, ended)))
+    parts = (obs, np.asarray(action)[:, None], next_obs, np.zeros(ended.shape), ended)
+    return Rollout(*map(jnp.asarray, parts))
 
 
 def constant(params: Params, value: float) -> Params:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from valuedice.replay import Rollouts
 from valuedice.types import Spec
@@ -16,7 +16,7 @@ def add(rollouts: Rollouts, *steps: int) -> None:
     """The observations are the step in the first environment, and minus the step in the second."""
     for step in steps:
         obs, after = np.array([[step], [-step]]), np.array([[step + 1], [-step - 1]])
-        rollouts.add(obs, obs / 10, after, terminated=NO, truncated=NO)
+        rollouts.add(obs, obs / 10, after, obs[:, 0] / 100, terminated=NO, truncated=NO)
 
 
 def test_a_rollout_is_in_the_order_of_time_and_then_overwritten():
@@ -28,6 +28,7 @@ def test_a_rollout_is_in_the_order_of_time_and_then_overwritten():
     # What was handed out stays as it was.
     assert_array_equal(kept.obs[:, :, 0], [[0, 0], [1, -1], [2, -2], [3, -3]])
     assert_array_equal(kept.action, kept.obs[..., :1] / 10)
+    assert_allclose(kept.reward, kept.obs[..., 0] / 100)
     assert_array_equal(kept.next_obs[:, :, 0], [[1, -1], [2, -2], [3, -3], [4, -4]])
 
 

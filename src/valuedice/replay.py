@@ -152,6 +152,7 @@ class Rollouts:
         self.obs = np.zeros((*shape, spec.obs_size + 1), np.float32)
         self.action = np.zeros((*shape, spec.action_size), np.float32)
         self.next_obs = np.zeros((*shape, spec.obs_size + 1), np.float32)
+        self.reward = np.zeros(shape, np.float32)
         self.ended = np.zeros(shape, bool)
         self.count = 0
         """Number of calls of `add`; a rollout is complete at each multiple of `times`."""
@@ -161,6 +162,7 @@ class Rollouts:
         obs: np.ndarray,
         action: np.ndarray,
         next_obs: np.ndarray,
+        reward: np.ndarray,
         *,
         terminated: np.ndarray,
         truncated: np.ndarray,
@@ -169,7 +171,7 @@ class Rollouts:
         terminates, its last s′ becomes the absorbing state."""
         slot = self.count % len(self.obs)
         self.obs[slot, :, :-1], self.obs[slot, :, -1] = obs, 0
-        self.action[slot] = action
+        self.action[slot], self.reward[slot] = action, reward
         self.next_obs[slot, :, :-1] = np.where(terminated[:, None], 0, next_obs)
         self.next_obs[slot, :, -1] = terminated
         self.ended[slot] = terminated | truncated
@@ -183,13 +185,17 @@ class Rollouts:
     def newest(self) -> Rollout:
         """A copy of the rollout, in time order once it is complete. Until then, steps repeat to fill the shape."""
         times = np.arange(len(self.obs)) % min(self.count, len(self.obs))
-        return Rollout(self.obs[times], self.action[times], self.next_obs[times], self.ended[times])
+        return Rollout(*(part[times] for part in self._arrays()))
+
+    def _arrays(self) -> Rollout:
+        return Rollout(self.obs, self.action, self.next_obs, self.reward, self.ended)
 
     def save(self) -> tuple[dict[str, np.ndarray], int]:
         """The arrays and the count that `restore` takes."""
-        return {"obs": self.obs, "action": self.action, "next_obs": self.next_obs, "ended": self.ended}, self.count
+        return self._arrays()._asdict(), self.count
 
     def restore(self, arrays: dict[str, np.ndarray], count: int) -> None:
         """Continues from what `save` returned."""
-        self.obs[:], self.action[:], self.next_obs[:] = arrays["obs"], arrays["action"], arrays["next_obs"]
-        self.ended[:], self.count = arrays["ended"], count
+        for name, array in self._arrays()._asdict().items():
+            array[:] = arrays[name]
+        self.count = count

@@ -109,6 +109,8 @@ class Rollout(NamedTuple):
     obs: Array
     action: Array
     next_obs: Array
+    reward: Array
+    """The environment's reward of each row; only reinforcement learning reads it."""
     ended: Array
     """Whether the row is the last of its episode, for either reason."""
 
@@ -116,7 +118,7 @@ class Rollout(NamedTuple):
     def none(cls, spec: Spec, shape: tuple[int, ...] = ()) -> Rollout:
         """No rows; `shape` are the axes before time."""
         empty = Transition.none(spec, (*shape, 0))
-        return cls(empty.obs, empty.action, empty.next_obs, np.zeros((*shape, 0, 0), bool))
+        return cls(empty.obs, empty.action, empty.next_obs, empty.reward, np.zeros((*shape, 0, 0), bool))
 
 
 class Batch(NamedTuple):

@@ -28,7 +28,7 @@ def learning(net: Sequence[int]) -> int:
 @pytest.mark.parametrize("name", ALGORITHMS | REWARD_LEARNERS)
 def test_it_grows_with_the_batch(name):
     spec = Spec(3, 2, low=(-1.0,) * 2, high=(1.0,) * 2)
-    once, doubled = small(name), small(name, batch_size=32, discriminator_batch=8)
+    once, doubled = small(name), small(name, batch_size=32, discriminator_batch=8, rollout=8)
     count, twice = (flops(PRODUCTS[name](each, spec)) for each in (once, doubled))
     assert 0 < count < twice <= 2 * count
 

@@ -89,7 +89,8 @@ def test_an_update_keeps_every_shape_and_type_and_measures_scalars(name, discret
     batch = random_batch(spec, algorithm.data.batch_size, replay=replay)
     if algorithm.pace is not None and (shape := algorithm.pace.rollout) is not None:
         obs = only_state(spec, *shape)
-        batch = batch._replace(rollout=Rollout(obs, np.zeros((*shape, 2)), obs, np.zeros(shape, bool)))
+        empty = (np.zeros(shape), np.zeros(shape, bool))
+        batch = batch._replace(rollout=Rollout(obs, np.zeros((*shape, 2)), obs, *empty))
     state = jax.eval_shape(lambda key: algorithm.init(key, spec), jax.random.key(0))
     after, metrics = jax.eval_shape(algorithm.update, state, batch)
     shapes = [jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree) for tree in (state, after)]
@@ -118,7 +119,7 @@ def test_it_learns_what_to_do_in_the_only_state(name):
         if shape is not None:
             noise = jax.random.normal(key, (*shape, 1))
             own = rows(gaussian_policy(state.actor, expert.obs[0]).sample(noise))
-            batch = batch._replace(rollout=Rollout(*own[:3], ended=jnp.ones(shape, bool)))
+            batch = batch._replace(rollout=Rollout(*own[:4], ended=jnp.ones(shape, bool)))
         return algorithm.update(state, batch)[0], None
 
     first, keys = algorithm.init(jax.random.key(1), spec), jax.random.split(jax.random.key(1), 2_000)

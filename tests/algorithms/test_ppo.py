@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -12,9 +14,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sample_rows import constant, one_state_rollout, only_state
 
 from valuedice.algorithms import PPO
-from valuedice.algorithms.ppo import State, adapted, advantages, clip_norm, clipped_surrogate, values
-from valuedice.networks import categorical_policy, gaussian_policy, log_likelihood
-from valuedice.types import Rollout, Spec
+from valuedice.algorithms.ppo import (
+    Networks,
+    adapted,
+    advantages,
+    clip_norm,
+    clipped_surrogate,
+    values,
+    with_common_spread,
+)
+from valuedice.networks import Dense, actor_init, categorical_policy, gaussian_policy, log_likelihood
+from valuedice.types import Batch, Rollout, Spec
 
 GAMMA, LAMBDA = 0.9, 0.8
 SPEC = Spec(2, 1)
@@ -101,7 +111,7 @@ def test_long_gradients_are_shortened_and_short_ones_kept():
 def test_the_return_after_an_end(ends, last):
     # Rewards of 2, an absorbing reward of -3, and the value 5 everywhere; values are stored times (1-γ).
     ppo = PPO(hidden=(4,), discount=GAMMA, trace=1.0)
-    value = constant(ppo.init(jax.random.key(0), SPEC).value, (1 - GAMMA) * 5.0)
+    value = constant(ppo.begin(jax.random.key(0), SPEC).value, (1 - GAMMA) * 5.0)
     rollout = one_state_rollout(SPEC, np.zeros((4, 1)), **ends)
     now, advantage = ppo.estimate(value, rollout, jnp.full((4, 1), 2.0), jnp.array(-3.0))
     # The rollout's own end, at row 3, is one more truncation.
@@ -112,35 +122,35 @@ def test_the_return_after_an_end(ends, last):
 
 def test_the_value_at_a_truncation_is_that_of_the_true_last_observation():
     ppo = PPO(hidden=(4,), discount=GAMMA, trace=0.5)
-    state, rollout = ppo.init(jax.random.key(0), SPEC), one_state_rollout(SPEC, np.zeros((4, 1)), truncated=[1])
+    state, rollout = ppo.begin(jax.random.key(0), SPEC), one_state_rollout(SPEC, np.zeros((4, 1)), truncated=[1])
     rollout = rollout._replace(next_obs=rollout.next_obs.at[1, 0, :2].set(jnp.array([3.0, -1.0])))
     now, advantage = ppo.estimate(state.value, rollout, jnp.zeros((4, 1)), jnp.array(0.0))
-    after = values(state.value, rollout.next_obs[1])[0]
+    after = values(state.value, rollout.next_obs[1], ppo.units)[0]
     assert_allclose(now[1, 0] + advantage[1, 0], 0.9 * after, rtol=1e-5)
 
 
 # Learning.
 
 
-def learned(spec: Spec, reward: Any, rounds: int, **settings: Any) -> State:
+def learned(spec: Spec, reward: Any, rounds: int, **settings: Any) -> Networks:
     """One state, in which the current policy acts, and every action is an episode that the time limit ends."""
     ppo = PPO(hidden=(16,), rollout=128, environments=1, minibatch=32, actor_lr=3e-3, **settings)
     obs = jnp.asarray(only_state(spec, ppo.rollout, 1))
 
-    def act(state: State, key: Any) -> Any:
+    def act(state: Networks, key: Any) -> Any:
         if spec.discrete:
             logits = categorical_policy(state.actor, obs[0, 0]).logits
             return jax.nn.one_hot(jax.random.categorical(key, logits, shape=obs.shape[:2]), spec.action_size)
         noise = jax.random.normal(key, (*obs.shape[:2], spec.action_size))
         return gaussian_policy(state.actor, obs[0, 0]).sample(noise)
 
-    def body(state: State, key: Any) -> Any:
+    def body(state: Networks, key: Any) -> Any:
         action = act(state, key)
-        rollout = Rollout(obs, action, obs, jnp.ones(obs.shape[:2], bool))
-        return ppo.step(state, rollout, reward(action), jnp.array(0.0))
+        rollout = Rollout(obs, action, obs, reward(action), jnp.ones(obs.shape[:2], bool))
+        return ppo.step(state, rollout, rollout.reward, jnp.array(0.0))
 
     keys = jax.random.split(jax.random.key(1), rounds)
-    return jax.jit(lambda state: jax.lax.scan(body, state, keys)[0])(ppo.init(jax.random.key(0), spec))
+    return jax.jit(lambda state: jax.lax.scan(body, state, keys)[0])(ppo.begin(jax.random.key(0), spec))
 
 
 def test_the_best_action_is_found():
@@ -156,16 +166,52 @@ def test_a_bonus_for_entropy_keeps_the_policy_wide():
     # log σ is -√2 and that of the entropy 1: a smaller bonus narrows the policy from its first e^-1.5, a larger one
     # widens it.
     def log_std(bonus: float) -> float:
-        state = learned(Spec(1, 1), lambda action: -(action[..., 0] ** 2), 40, entropy_bonus=bonus)
+        free: dict[str, Any] = {"least_std": 0.0, "bounds": "tanh", "units": "relu"}
+        state = learned(Spec(1, 1), lambda action: -(action[..., 0] ** 2), 40, entropy_bonus=bonus, **free)
         return float(gaussian_policy(state.actor, jnp.array([1.0, 0.0])).log_std[0])
 
     assert log_std(0.5) < -2 < -1 < log_std(2.0)
 
 
+def test_the_spread_is_the_same_everywhere_and_never_below_its_limit():
+    spec, limit = Spec(3, 2), 0.2
+    actor = actor_init(jax.random.key(0), spec, (4,))
+    *below, output = actor.layers
+    # Raw outputs of ±9 are log standard deviations at their own bounds, -5 and 2.
+    wide = Dense(output.kernel, jnp.array([0.3, -0.3, 9.0, -9.0]))
+    held = with_common_spread(replace(actor, layers=[*below, wide]), spec, limit)
+    for obs in np.random.default_rng(0).normal(size=(5, 4)):
+        policy, before = gaussian_policy(held, jnp.asarray(obs)), gaussian_policy(actor, jnp.asarray(obs))
+        assert_allclose(jnp.exp(policy.log_std), [np.exp(2.0), limit], rtol=1e-4)
+        assert_allclose(policy.location, before.location + jnp.array([0.3, -0.3]), rtol=1e-5)
+
+
+def test_learning_stops_narrowing_the_policy_at_the_limit():
+    for limit in (0.1, 0.2):
+        state = learned(Spec(1, 1), lambda action: -(action[..., 0] ** 2), 60, least_std=limit)
+        assert_allclose(jnp.exp(gaussian_policy(state.actor, jnp.array([1.0, 0.0])).log_std), limit, rtol=0.1)
+
+
+def test_step_sizes_fall_linearly_to_nothing():
+    spec, rollout = Spec(1, 1), one_state_rollout(Spec(1, 1), np.linspace(-1, 1, 128)[:, None])
+    ppo = PPO(hidden=(4,), rollout=128, environments=1, minibatch=32, decay_steps=256, policy_change=1e9)
+    states, steps = [ppo.begin(jax.random.key(0), spec)], []
+    for _ in range(3):
+        state, metrics = ppo.step(states[-1], rollout, rollout.action[..., 0], jnp.array(0.0))
+        states.append(state)
+        steps.append(float(metrics["actor_step"]))
+    assert_allclose(steps, ppo.actor_lr * np.array([1.0, 0.5, 0.0]))
+    for part in ("actor", "value"):
+        parts = [jax.tree.leaves(getattr(state, part)) for state in states]
+        moved = [max(float(jnp.abs(x - y).max()) for x, y in zip(*pair, strict=True)) for pair in pairwise(parts)]
+        assert min(moved[:2]) > 0
+        assert moved[2] == 0
+
+
 def test_the_value_of_a_constant_reward_is_learned():
     # V = r/(1-γ), in units of the mean reward r itself.
     state = learned(SPEC, lambda action: 2 + 0 * action[..., 0], 100, discount=GAMMA, value_lr=3e-3)
-    assert_allclose(values(state.value, jnp.asarray(only_state(SPEC, 1))), [2.0], atol=0.1)
+    assert_allclose(values(state.value, jnp.asarray(only_state(SPEC, 1)), "tanh"), [2.0], atol=0.1)
 
 
 def test_the_first_policy_acts_alike_everywhere():
@@ -182,3 +228,34 @@ def test_likelihoods_are_those_of_the_policy_row_by_row(spec):
     policy = categorical_policy if spec.discrete else gaussian_policy
     expected = [policy(state.actor, row).log_prob(taken) for row, taken in zip(obs, action, strict=True)]
     assert_allclose(log_likelihood(state.actor, spec, obs, action), np.array(expected), rtol=1e-5)
+
+
+# With the environment's rewards.
+
+
+def test_an_update_learns_from_rewards_on_observations_as_the_policy_saw_them():
+    ppo = PPO(hidden=(4,), rollout=8, environments=2, minibatch=4)
+    rng, spec = np.random.default_rng(0), Spec(2, 1)
+    obs = np.append(rng.normal(3.0, 5.0, (4, 2, 2)), np.zeros((4, 2, 1)), axis=-1).astype(np.float32)
+    ends = np.zeros((4, 2), bool)
+    rollout = Rollout(*map(jnp.asarray, (obs, rng.uniform(-1, 1, (4, 2, 1)), obs, rng.normal(size=(4, 2)), ends)))
+    state = ppo.init(jax.random.key(0), spec)
+    state = replace(state, observed=state.observed.merged(rollout.obs))
+    after, metrics = ppo.update(state, Batch.of(spec, rollout=rollout))
+    mean, std = obs[..., :2].mean((0, 1)), obs[..., :2].std((0, 1))
+    normal = rollout._replace(obs=rollout.obs.at[..., :2].set((obs[..., :2] - mean) / std))
+    normal = normal._replace(next_obs=normal.obs)
+    networks, expected = ppo.step(state.networks, normal, rollout.reward, jnp.array(0.0))
+    assert_allclose(metrics["value_loss"], expected["value_loss"], rtol=1e-4)
+    assert_allclose(metrics["reward"], rollout.reward.mean(), rtol=1e-5)
+    assert_allclose(after.actor.layers[0].kernel, networks.actor.layers[0].kernel, rtol=1e-3, atol=1e-5)
+
+
+def test_after_termination_there_is_no_reward():
+    # Values of 5 everywhere, as in the test of ends above; without an absorbing reward, what follows is worth 0.
+    ppo = PPO(hidden=(4,), discount=GAMMA, trace=1.0, rollout=4, environments=1, minibatch=4, epochs=1)
+    state = ppo.init(jax.random.key(0), SPEC)
+    networks = replace(state.networks, value=constant(state.networks.value, (1 - GAMMA) * 5.0))
+    rollout = one_state_rollout(SPEC, np.zeros((4, 1)), terminated=range(4))._replace(reward=jnp.full((4, 1), 2.0))
+    _, metrics = ppo.update(replace(state, networks=networks), Batch.of(SPEC, rollout=rollout))
+    assert_allclose(metrics["value_loss"], 0.5 * ((1 - GAMMA) * (5.0 - 2.0)) ** 2, rtol=1e-4)

@@ -25,7 +25,8 @@ def test_every_episode_and_the_mean_are_printed(run, policy):
     assert second.endswith(", 200 steps")
     assert last.startswith("return: -")
     assert last.endswith(" over 2 episodes of Pendulum-v1")
-    assert run("evaluate", policy, "--env", "Pendulum-v1", "--episodes", 2, "--stochastic").out != result.out
+    for change in (("--stochastic",), ("--noise", 0.1)):
+        assert run("evaluate", policy, "--env", "Pendulum-v1", "--episodes", 2, *change).out != result.out
 
 
 def test_what_cannot_be_evaluated_is_refused(refused, policy):
@@ -40,6 +41,7 @@ def test_what_cannot_be_evaluated_is_refused(refused, policy):
     pendulum = ("evaluate", policy, "--env", "Pendulum-v1")
     assert "--seed is -1; it must be at least 0" in refused(*pendulum, "--seed", -1)
     assert "--episodes is 0; it must be at least 1" in refused(*pendulum, "--episodes", 0)
+    assert "--noise is 2.0; it must be at least 0 and below 1" in refused(*pendulum, "--noise", 2)
     assert "observations have 3 features, those of CartPole-v1 4" in refused(*pendulum, "--env", "CartPole-v1")
     assert "no environment given; name one with --env" in refused("evaluate", policy)
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from commanding import small_flags
 
+from valuedice.training.evaluation import Evaluation
+
 pytestmark = pytest.mark.usefixtures("own_folder")
-PENDULUM = ("--env", "Pendulum-v1", "--target-return")
+PENDULUM = ("--algorithm", "sac", "--env", "Pendulum-v1", "--target-return")
 SHORT = ("--max-steps", 12, "--eval-every", 6, "--out", "run", *small_flags("sac"))
 
 
@@ -26,6 +28,31 @@ def test_the_return_and_how_to_record_are_printed(run):
     result = run("expert", "--resume", "run", "--target-return", 1e9)
     assert "after 12 steps, target: 1e+09 (not reached)" in result.out
     assert "more:   valuedice expert --resume run --max-steps 24" in result.out
+
+
+def test_ppo_is_the_default_and_its_robustness_is_printed(run, refused):
+    short = ("--max-steps", 12, "--eval-every", 6, "--out", "run", *small_flags("ppo"))
+    result = run("expert", "--env", "Pendulum-v1", "--target-return", 1e9, *short)
+    assert result.code == 0
+    final = json.loads(Path("run/summary.json").read_text())["final"]
+    assert (
+        f"robust: {final['return_mean']:.1f} with the mean action on fresh episodes, "
+        f"{final['sampled_return']:.1f} with sampled actions, {final['noisy_return']:.1f} under noise 0.1\n"
+    ) in result.out
+    assert json.loads(Path("run/config.json").read_text())["algorithm"] == "ppo"
+    assert "omit --algorithm to resume it" in refused("expert", "--resume", "run", "--algorithm", "sac")
+    assert run("expert", "--resume", "run", "--algorithm", "ppo", "--max-steps", 16).code == 0
+    assert "ppo cannot begin with a given policy" in refused(
+        "expert", "--env", "Pendulum-v1", "--target-return", 0, "--init-policy", "run"
+    )
+
+
+def test_an_expert_that_noise_ruins_is_called_fragile(run, monkeypatch):
+    command = ("expert", *PENDULUM, -1e9, *SHORT)
+    monkeypatch.setattr(Evaluation, "robustness", lambda *_: {"sampled_return": -9e4, "noisy_return": -9e4})
+    assert "It loses more than a tenth under noise" in run(*command).out
+    monkeypatch.setattr(Evaluation, "robustness", lambda *_: {"sampled_return": -1.0, "noisy_return": -1.0})
+    assert "It loses" not in run(*command[: -len(SHORT)], *SHORT[:4], "--out", "other", *SHORT[6:]).out
 
 
 def test_a_run_resumes_with_the_command_line_that_began_it_and_with_its_own_command_only(run, refused):
@@ -46,7 +73,7 @@ def test_a_run_resumes_with_the_command_line_that_began_it_and_with_its_own_comm
         (("--target-return", 0), "--env is missing"),
         (("--env", "Pendulum-v1"), "--target-return is missing"),
         (
-            ("--env", "CartPole-v1", "--target-return", 0),
+            ("--algorithm", "sac", "--env", "CartPole-v1", "--target-return", 0),
             "choose another task, or imitate with value-dice, bc or gail",
         ),
         ((*PENDULUM, 0, "--max-steps", 9), "9 steps end before the first update, at step"),
@@ -55,6 +82,12 @@ def test_a_run_resumes_with_the_command_line_that_began_it_and_with_its_own_comm
         ((*PENDULUM, 0, "--discount", 1), "--discount is 1.0"),
         ((*PENDULUM, "nan"), "--target-return is nan; it must be finite"),
         ((*PENDULUM, 0, "--demos", "pendulum"), "Unrecognized options: --demos"),
+        (("--algorithm", "dqn", *PENDULUM[2:], 0), "--algorithm"),
+        (
+            (*PENDULUM[2:], 0, "--least-std", 0.001),
+            "--least-std is 0.001; it must be 0, or above 0.0067 and below 1",
+        ),
+        ((*PENDULUM[2:], 0, "--units", "sin"), "--units"),
     ],
 )
 def test_bad_input_is_refused_by_the_name_of_the_flag(arguments, says, refused):

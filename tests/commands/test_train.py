@@ -30,7 +30,7 @@ def test_the_flags_are_the_fields_of_the_config_and_of_the_algorithm(name, run):
         flag.replace("-", "_") for flag in re.findall(r"--(?!no-)([a-z][a-z-]*)", run("train", name, "--help").out)
     }
     settings = {entry.name for entry in fields(TrainConfig)} | set(settings_of(ALGORITHMS[name]()))
-    assert shown == settings - NO_FLAGS | {"preset", "help"}
+    assert shown == settings - NO_FLAGS | {"preset", "film", "help"}
 
 
 @pytest.mark.parametrize(

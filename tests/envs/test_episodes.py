@@ -10,8 +10,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from tasks import Countdown, box, linear_policy
 
-from valuedice.envs.episodes import Evaluator, evaluate, play
+from valuedice.envs.episodes import Evaluator, evaluate, play, with_noise
 from valuedice.errors import InputError
+from valuedice.types import Spec
 
 SLOPE = 0.25
 POLICY = linear_policy(box(1, 1), SLOPE)
@@ -103,7 +104,28 @@ def test_random_actions_are_uniform_until_a_time_limit_which_is_imposed_if_there
     assert result.std > np.sqrt(1000 / 3) / 3
 
 
-@pytest.mark.parametrize(("settings", "says"), [({"episodes": 0}, "at least 1"), ({"seed": -1}, "at least 0")])
+@pytest.mark.parametrize("noise", [0.1, 0.3])
+def test_noise_disturbs_each_action_of_each_episode(noise):
+    # The policy does nothing, so a return is the sum of the noise on 1000 actions.
+    still = linear_policy(box(1, 1))
+    result = evaluate(still, lambda: Countdown(1000), 20, noise=noise)
+    assert result.std == pytest.approx(noise * np.sqrt(1000), rel=0.5)
+    assert abs(result.mean) < 5 * noise * np.sqrt(1000 / 20)
+    assert_array_equal(result.returns, evaluate(still, lambda: Countdown(1000), 20, noise=noise).returns)
+
+
+def test_noise_replaces_a_share_of_discrete_actions_in_each_episode():
+    spec = Spec(1, 4, discrete=True, first_action=2)
+    act = with_noise(lambda obs: np.full(len(obs), 3), 0.4, spec, np.random.default_rng(0))
+    taken = np.concatenate([act(np.zeros((10, 1))) for _ in range(500)])
+    # A tenth for each of the four actions, and the rest for the one that was meant.
+    assert_allclose(np.bincount(taken, minlength=6) / len(taken), [0, 0, 0.1, 0.7, 0.1, 0.1], atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"episodes": 0}, "at least 1"), ({"seed": -1}, "at least 0"), ({"noise": 1.0}, "`noise` is 1.0")],
+)
 def test_settings_out_of_range_are_refused(settings, says):
     with pytest.raises(InputError, match=says):
         evaluate(POLICY, Countdown, **settings)

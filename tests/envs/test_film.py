@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import islice
 from typing import Any
 
 import imageio.v3 as iio
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 from tasks import Countdown, box, linear_policy
 
-from valuedice.envs.film import beside, film, write_film
+from valuedice.envs.film import beside, film, real_time, recording_film, write_film
 from valuedice.envs.make import make_env
+from valuedice.envs.recording import collect_demos
 from valuedice.errors import InputError
 
 
@@ -66,6 +68,43 @@ def test_an_episode_of_mujoco_is_filmed_without_a_screen(tmp_path):
     pictures = beside([film(linear_policy(box(17, 6)), "HalfCheetah-v5", 0, every=2)])
     assert write_film(pictures, tmp_path / "film.gif", 25, 4) == 4
     assert iio.imread(tmp_path / "film.gif").std() > 10
+
+
+def test_a_title_is_written_into_its_own_picture():
+    first, second = (frames(100, shape=(40, 120)) for _ in range(2))
+    picture = next(beside([first, second], height=40, titles=("expert", "")))
+    assert picture[:, :120].max() == 255
+    assert (picture[:, 124:] == 100).all()
+
+
+@pytest.mark.usefixtures("mujoco_draws")
+@pytest.mark.parametrize("env", ["HalfCheetah-v5", "Ant-v5"])
+def test_a_recorded_episode_is_drawn_as_it_was(env):
+    # A clip of a film of the policy itself, whose first frame is drawn after the first step.
+    act = linear_policy(box(*((17, 6) if env == "HalfCheetah-v5" else (105, 8))), 2.0)
+    demos = collect_demos(act, env, 1, seed=0)
+    seed = int(np.random.SeedSequence(0).generate_state(1)[0])
+    played = film(act, env, seed)
+    drawn = recording_film(demos.episodes[0], env)
+    next(drawn)
+    other = np.zeros(0)
+    for _ in range(5):
+        one, other = next(played).astype(int), next(drawn).astype(int)
+        # Contacts and rounding move a few edges.
+        assert np.mean(np.abs(one - other) > 10) < 0.02
+    later = list(islice(drawn, 10))[-1].astype(int)
+    assert np.mean(np.abs(later - other) > 10) > 0.02
+
+
+def test_a_recording_whose_observations_hide_the_body_cannot_be_drawn():
+    episode = collect_demos(lambda _: np.zeros(1), Countdown, 1).episodes[0]
+    with pytest.raises(InputError, match="do not show how to draw"):
+        next(recording_film(episode, Countdown))
+
+
+@pytest.mark.parametrize(("env", "every", "rate"), [("HalfCheetah-v5", 2, 10.0), ("Hopper-v5", 10, 12.5)])
+def test_films_run_at_the_speed_of_the_task(env, every, rate):
+    assert real_time(env) == (every, rate)
 
 
 @pytest.mark.usefixtures("mujoco_draws")

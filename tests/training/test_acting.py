@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from tasks import linear_policy
 
+from valuedice.envs.make import make_env, task_spec
 from valuedice.policy import Policy
 from valuedice.replay import Replay, Rollouts
 from valuedice.training.acting import Collector, Explorer
@@ -196,6 +198,32 @@ def test_no_row_leads_from_one_episode_into_another():
     assert Watched.asked == [(2, 2)] * 12
     assert envs[0].seeds[0] != envs[1].seeds[0]
     assert envs[0].seeds[1:] == [None] * 3
+
+
+def walk(threads: int, steps: int) -> tuple[Collector, Any]:
+    """Three environments of MuJoCo that fall now and then, by a policy whose samples are wide."""
+    envs = [make_env("Hopper-v5") for _ in range(3)]
+    spec, plain = task_spec(envs[0], "Hopper-v5"), Normalizer.none(11)
+    collector = Collector(envs, Rollouts(spec, steps, 3), spec, plain, seed=0, threads=threads)
+    for _ in range(steps):
+        collector.step(linear_policy(spec))
+    return collector, collector.rollouts.newest()
+
+
+def test_threads_do_not_change_what_is_collected():
+    (alone, rows), (shared, again) = walk(1, 60), walk(2, 60)
+    assert [len(share) for share in shared.shares] == [2, 1]
+    assert (alone.pool is None, shared.pool is None) == (True, False)
+    assert rows.ended.any()
+    for one, other in zip(rows, again, strict=True):
+        assert_array_equal(one, other)
+
+
+def test_only_environments_of_mujoco_share_threads():
+    plain = Normalizer.none(2)
+    others: list[Any] = [Recorder(), Recorder()]
+    collector = Collector(others, Rollouts(CHOICE, 4, 2), CHOICE, plain, seed=0, threads=2)
+    assert collector.pool is None
 
 
 def test_a_collector_cuts_only_the_episode_that_cannot_be_repeated():

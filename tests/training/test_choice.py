@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from valuedice.envs.episodes import Evaluation
 from valuedice.policy import Policy
 from valuedice.training.choice import Choice
 from valuedice.training.config import Keep, TrainConfig
+from valuedice.types import Normalizer
 
 TASK = box(3, 1)
 
@@ -31,7 +33,7 @@ def policy(slope: float) -> Policy:
 
 
 def new_choice(keep: Keep = "closest") -> Choice:
-    return Choice(keep, policy(0.0).normalizer, TASK)
+    return Choice(keep, TASK)
 
 
 def consider(choice: Choice, distance: float | None, place: int) -> None:
@@ -97,6 +99,16 @@ def test_a_restored_choice_goes_on_as_if_it_had_not_been_saved(keep, distances):
             consider(each, following, len(distances))
         assert kept(again) == kept(choice)
         assert again.distance == choice.distance
+
+
+def test_a_restored_choice_keeps_the_normaliser_of_its_policy():
+    choice, again = new_choice("last"), new_choice("last")
+    normalizer = Normalizer(np.array([1.0, 2.0, 3.0], np.float32), np.array([4.0, 5.0, 6.0], np.float32), 7.0)
+    choice.consider({"step": 1, "updates": 1}, replace(policy(1.0), normalizer=normalizer))
+    again.restore(*choice.save())
+    assert again.policy is not None
+    obs = np.array([[100.0, 0.0, 0.0], [-1.0, 2.0, 9.0]])
+    np.testing.assert_array_equal(again.policy.normalizer(obs), normalizer(obs))
 
 
 # A run.

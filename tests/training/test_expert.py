@@ -7,18 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
+from gymnasium.wrappers import TimeLimit
+from numpy.testing import assert_allclose
 from resuming import killed, same
 from small import small
 
 import valuedice as vd
+from valuedice.envs.episodes import Evaluator
 from valuedice.errors import InputError
 
 NEVER, ALWAYS = 1e9, -1e9
 
 
-def train(out: Path, **changes: Any) -> vd.Run:
+def train(out: Path, name: str = "sac", **changes: Any) -> vd.Run:
     settings: dict[str, Any] = {"target_return": NEVER, "max_steps": 24, "eval_every": 4, "eval_episodes": 2}
-    algorithm = small("sac", updates_per_step=1, update_every=2)
+    algorithm = small(name, updates_per_step=1, update_every=2)
     return vd.train_expert(algorithm, "Pendulum-v1", out=out, quiet=True, **(settings | changes))
 
 
@@ -27,12 +31,71 @@ def expert(tmp_path_factory) -> vd.Run:
     return train(tmp_path_factory.mktemp("expert") / "run")
 
 
-@pytest.mark.parametrize("saves", [5, 18])
-def test_an_expert_killed_at_any_step_ends_as_if_it_had_not_been(saves, expert, tmp_path):
+@pytest.fixture(scope="module")
+def on_policy(tmp_path_factory) -> vd.Run:
+    return train(tmp_path_factory.mktemp("expert") / "run", "ppo")
+
+
+@pytest.mark.parametrize(("name", "saves"), [("sac", 5), ("sac", 18), ("ppo", 3), ("ppo", 4), ("ppo", 9)])
+def test_an_expert_killed_at_any_step_ends_as_if_it_had_not_been(name, saves, expert, on_policy, tmp_path):
     with killed(saves):
-        train(tmp_path / "run")
-    train(tmp_path / "run", resume=True)
-    assert same(tmp_path / "run", expert.out)
+        train(tmp_path / "run", name)
+    train(tmp_path / "run", name, resume=True)
+    assert same(tmp_path / "run", {"sac": expert, "ppo": on_policy}[name].out)
+
+
+def test_an_expert_on_policy_normalises_by_what_it_has_seen():
+    seen: list[np.ndarray] = []
+
+    class Watched(PendulumEnv):
+        def reset(self, **options: Any) -> Any:
+            obs, about = super().reset(**options)
+            seen.append(obs)
+            return obs, about
+
+        def step(self, u: Any) -> Any:
+            result = super().step(u)
+            seen.append(result[0])
+            return result
+
+    def make() -> Any:
+        return TimeLimit(Watched(), 200)
+
+    # One environment, which is not evaluated before the end: the first sixteen observations are those acted on.
+    algorithm = small("ppo", environments=1, rollout=8, minibatch=4)
+    run = vd.train_expert(
+        algorithm, make, target_return=NEVER, max_steps=16, eval_every=16, eval_episodes=1, quiet=True
+    )
+    acted = np.array(seen[:16])
+    normalizer = run.policy.normalizer
+    assert_allclose(normalizer.mean, acted.mean(0), rtol=1e-4, atol=1e-5)
+    assert_allclose(normalizer.std, np.maximum(acted.std(0), 0.01), rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["sac", "ppo"])
+def test_its_robustness_is_measured_on_the_episodes_of_its_headline(name, expert, on_policy):
+    run = {"sac": expert, "ppo": on_policy}[name]
+    assert run.final is not None
+    seed: Any = [0, 0, 1]
+    with Evaluator("Pendulum-v1", 2) as evaluator:
+        expected = {
+            "return_mean": evaluator.policy(run.policy, seed).mean,
+            "sampled_return": evaluator.policy(run.policy, seed, deterministic=False).mean,
+            "noisy_return": evaluator.policy(run.policy, seed, noise=0.1).mean,
+        }
+    assert {name: run.final[name] for name in expected} == expected
+    assert len(set(expected.values())) == 3
+
+
+@pytest.mark.slow
+def test_ppo_learns_to_hold_a_pole_on_continuous_and_discrete_actions():
+    algorithm = vd.PPO(rollout=1_024, environments=8, minibatch=128)
+    for env, target in (("InvertedPendulum-v5", 900), ("CartPole-v1", 450)):
+        run = vd.train_expert(
+            algorithm, env, target_return=target, max_steps=200_000, eval_every=10_000, eval_episodes=5, quiet=True
+        )
+        # Random actions hold it for some twenty steps, in both tasks.
+        assert run.metrics[-1]["return_mean"] >= target
 
 
 def test_it_stops_at_its_target_and_a_higher_one_continues_it(expert, tmp_path):
@@ -56,5 +119,5 @@ def test_it_knows_no_demonstrations(expert):
 
 
 def test_an_algorithm_that_does_not_learn_from_rewards_is_refused():
-    with pytest.raises(InputError, match="bc does not learn from rewards; use an algorithm such as SAC"):
+    with pytest.raises(InputError, match="bc does not learn from rewards; use an algorithm such as PPO"):
         vd.train_expert(small("bc"), "Pendulum-v1", target_return=0)

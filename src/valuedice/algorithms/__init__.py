@@ -21,7 +21,7 @@ ALGORITHMS: dict[str, Callable[..., AnyAlgorithm]] = {
 }
 """Algorithms of `valuedice train`: they learn from demonstrations."""
 
-REWARD_LEARNERS: dict[str, Callable[..., AnyAlgorithm]] = {"sac": SAC}
+REWARD_LEARNERS: dict[str, Callable[..., AnyAlgorithm]] = {"sac": SAC, "ppo": PPO}
 """Algorithms of `valuedice expert`: they learn from rewards."""
 
 __all__ = [

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from valuedice.algorithms.ppo import PPO, values
-from valuedice.algorithms.ppo import State as PPOState
+from valuedice.algorithms.ppo import PPO, Networks
 from valuedice.algorithms.protocol import Diagnosis
 from valuedice.algorithms.settings import MEASURING, check
 from valuedice.losses import absorbing_row, discriminator_loss, weighted_mean
@@ -35,7 +34,8 @@ from valuedice.networks import (
 )
 from valuedice.types import Batch, Data, Metrics, Pace, Rollout, Sampling, Spec
 
-LEARNER = PPO()
+LEARNER = PPO(least_std=0.0, epochs=5, hidden=(128, 128), units="relu", bounds="tanh")
+"""Rewards of a discriminator change all the time, so each rollout is used less."""
 
 
 def policy_rows(rollout: Rollout, discount: float) -> tuple[Array, Array]:
@@ -55,7 +55,7 @@ def policy_rows(rollout: Rollout, discount: float) -> tuple[Array, Array]:
 class State:
     """Everything that an update changes."""
 
-    ppo: PPOState
+    ppo: Networks
     discriminator: Params
     discriminator_opt: optax.OptState
     key: Array
@@ -119,8 +119,7 @@ class GAIL:
     @property
     def pace(self) -> Pace:
         """One update per rollout. Actions are sampled from the policy, without further noise."""
-        shape = (self.ppo.rollout // self.ppo.environments, self.ppo.environments)
-        return Pace(1, self.ppo.rollout, 0, self.ppo.rollout, noise=None, rollout=shape, warm_start=self.warm_start)
+        return replace(self.ppo.pace, warm_start=self.warm_start)
 
     @property
     def data(self) -> Data:
@@ -131,11 +130,11 @@ class GAIL:
         """New networks and optimisers."""
         key, key_ppo, key_discriminator = jax.random.split(key, 3)
         discriminator = critic_init(key_discriminator, spec, self.discriminator_hidden)
-        return State(self.ppo.init(key_ppo, spec), discriminator, adam_init(discriminator), key, spec)
+        return State(self.ppo.begin(key_ppo, spec), discriminator, adam_init(discriminator), key, spec)
 
     def with_policy(self, state: State, actor: PolicyNet) -> State:
         """The state with this policy in place of its own."""
-        return replace(state, ppo=self.ppo.with_policy(state.ppo, actor))
+        return replace(state, ppo=replace(state.ppo, actor=actor))
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """Trains the discriminator on one rollout, then PPO with the new logits as rewards."""
@@ -179,7 +178,7 @@ class GAIL:
         logit = jax.vmap(partial(critic, state.discriminator))
         rows, weights = policy_rows(batch.rollout, self.ppo.discount)
         expert = logit(state_actions(batch.expert.obs, batch.expert.action))
-        value = jax.vmap(partial(values, state.ppo.value))(batch.rollout.obs)
+        value = self.ppo.evaluate(state.ppo.value, batch.rollout.obs)
         metrics: Metrics = {
             "expert_logit": weighted_mean(expert, batch.expert.weight),
             "absorbing_reward": critic(state.discriminator, absorbing_row(state.spec)),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from jax import Array
 
+from valuedice.algorithms.observed import Observed
 from valuedice.networks import PolicyNet
 from valuedice.types import Batch, Data, Metrics, Pace, Spec
 
@@ -104,6 +105,16 @@ class TakesPolicy(Protocol[S]):
 
     def with_policy(self, state: S, actor: PolicyNet) -> S:
         """The initial state with this policy in place of its own."""
+        ...
+
+
+@runtime_checkable
+class Normalizes(Protocol):
+    """What a state must offer besides, if the algorithm normalises observations itself, by what it has seen."""
+
+    @property
+    def observed(self) -> Observed:
+        """The observations so far. The policy normalises by them."""
         ...
 
 

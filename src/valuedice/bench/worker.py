@@ -20,6 +20,7 @@ from valuedice.bench.flops import (
     dac_products,
     dual_dice_products,
     gail_products,
+    ppo_products,
     sac_products,
     value_dice_products,
 )
@@ -33,6 +34,7 @@ PRODUCTS: dict[str, Callable[[Any, Spec], list[Product]]] = {
     "dac": dac_products,
     "dual-dice": dual_dice_products,
     "gail": gail_products,
+    "ppo": ppo_products,
     "sac": sac_products,
 }
 """The matrix products of one update, by algorithm."""
@@ -58,7 +60,8 @@ def random_batch(settings: Any, spec: Spec, shape: tuple[int, ...]) -> Batch:
     rollout = None
     if settings.pace is not None and settings.pace.rollout is not None:
         whole = (*shape[:-1], *settings.pace.rollout)
-        rollout = Rollout(observations(whole), actions(whole), observations(whole), np.zeros(whole, bool))
+        rewards, ends = rng.standard_normal(whole, np.float32), np.zeros(whole, bool)
+        rollout = Rollout(observations(whole), actions(whole), observations(whole), rewards, ends)
     initial = InitialStates(observations())
     return Batch.of(spec, shape[:-1], expert=rows(), initial=initial, replay=rows(), rollout=rollout)
 

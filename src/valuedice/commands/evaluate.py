@@ -29,6 +29,9 @@ class EvaluateOptions:
     """Seed of the environment resets."""
     stochastic: bool = False
     """Sample actions instead of taking the mean."""
+    noise: float = 0.0
+    """Noise on the actions: its standard deviation on actions scaled to [-1, 1], or the fraction of random ones if
+    actions are discrete."""
 
 
 def evaluate_command(args: list[str]) -> int:
@@ -40,7 +43,7 @@ def evaluate_command(args: list[str]) -> int:
     env = options.env or run_env(options.policy)
     from valuedice.envs.episodes import evaluate
 
-    result = evaluate(policy, env, options.episodes, options.seed, deterministic=not options.stochastic)
+    result = evaluate(policy, env, options.episodes, options.seed, not options.stochastic, options.noise)
     for number, (total, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
         say(f"episode {number}: return {total:.1f}, {length} steps")
     say(f"return: {result.mean:.1f} ± {result.std:.1f} over {options.episodes} episodes of {env}")

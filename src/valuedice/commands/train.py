@@ -14,11 +14,17 @@ from valuedice.commands.run_options import RunCommand, default_folder, pasted, w
 from valuedice.errors import InputError
 from valuedice.training.config import kept_by
 from valuedice.training.run import Run
+from valuedice.training.stored import load_data
 
 Preset = Annotated[
     Literal["default", "paper"],
     tyro.conf.arg(help="Settings to begin with: the algorithm's own, or those of the paper. Flags override them."),
 ]
+Film = Annotated[
+    bool,
+    tyro.conf.arg(help="Film the demonstration beside the policy, into policy.gif; only for tasks of MuJoCo."),
+]
+FILM_FRAMES = 80
 TRAIN = RunCommand(
     name="train",
     doc="Learn a policy from demonstrations. Algorithms: value-dice (default), bc, dac, dual-dice, gail. Without "
@@ -26,10 +32,10 @@ TRAIN = RunCommand(
     hidden={"target_return"},
     renamed={},
     defaults={},
-    further=(("preset", Preset, "default"),),
+    further=(("preset", Preset, "default"), ("film", Film, False)),
 )
 FIRST_RUN: dict[str, Any] = {"env": "HalfCheetah-v5", "demos": "halfcheetah", "episodes": 1, "steps": 10_000}
-"""What `valuedice train` does without options."""
+"""What `valuedice train` does without options; it films the result, too."""
 FIRST_RUNS: dict[type, dict[str, Any]] = {
     BC: {"env": "CartPole-v1", "demos": "cartpole", "updates": 3_000},
     DAC: {"env": "Pendulum-v1", "demos": "pendulum", "episodes": 5, "steps": 5_000},
@@ -62,6 +68,7 @@ def train_with(options: Any) -> int:
     if options.env is None and options.demos is None and not options.offline:
         first = FIRST_RUNS.get(type(options.algorithm), FIRST_RUN)
         options = replace(options, **{k: v for k, v in first.items() if getattr(options, k) is None})
+        options = replace(options, film=options.film or (first is FIRST_RUN and not options.quiet))
     if options.env is None and not options.offline and acts and options.demos is not None:
         # An algorithm that cannot learn offline is refused here.
         replace(options, steps=None, updates=None).resolved(options.algorithm)
@@ -71,19 +78,40 @@ def train_with(options: Any) -> int:
     keep = options.keep or kept_by(options.preset)
     task = f"{place or Path(str(options.demos)).stem}-{algorithm_name(options.algorithm)}"
     run = TRAIN.run(options, out=options.out or default_folder(task, options.seed), keep=keep)
+    filmed = film_beside_expert(run) if options.film else []
     if not options.quiet:
-        report(run, place)
+        report(run, place, filmed)
     return 0
 
 
-def report(run: Run, env: str | None) -> None:
+def film_beside_expert(run: Run) -> list[str]:
+    """Films the demonstration and the policy, and says where. A machine that cannot draw still has its policy."""
+    from valuedice.envs.film import beside, film, real_time, recording_film, write_film
+
+    env, (demos, _) = run.config.eval_env, load_data(run.config)
+    assert run.out is not None
+    try:
+        if env is None or demos is None:
+            raise InputError("there is no environment to draw in")
+        every, rate = real_time(env)
+        films = [recording_film(demos.episodes[0], env, every), film(run.policy, env, run.config.seed, every)]
+        pictures = beside(films, titles=("expert (recorded)", "imitator"))
+        write_film(pictures, run.out / "policy.gif", rate, FILM_FRAMES)
+    except InputError as error:
+        return [f"film:   none ({error})"]
+    return [f"film:   {run.out}/policy.gif, the recorded expert beside the policy"]
+
+
+def report(run: Run, env: str | None, filmed: list[str]) -> None:
     """The return next to the expert's, and where to look next."""
     last, final = run.metrics[-1], run.final or {}
     lines: list[str] = []
     if final.get("return_mean") is not None:
         expert = "unknown" if last["expert_return"] is None else f"{last['expert_return']:.1f}"
+        share = "" if final["normalized_return"] is None else f" (normalised: {final['normalized_return']:.2f})"
         lines.append(
-            f"return: {final['return_mean']:.1f} ± {final['return_std']:.1f} on fresh episodes, expert: {expert}"
+            f"return: {final['return_mean']:.1f} ± {final['return_std']:.1f} on fresh episodes, expert: "
+            f"{expert}{share}"
         )
     if final.get("distance") is not None:
         floor = "" if final["distance_floor"] is None else f" (noise floor about {final['distance_floor']:.2g})"
@@ -93,7 +121,7 @@ def report(run: Run, env: str | None) -> None:
         lines.append(f"kept: the policy of {when}, the closest of {len(run.metrics)} evaluated ones")
     if last["kl_estimate"] is not None:
         lines.append(f"divergence from the expert at the end (KL estimate): {last['kl_estimate']:.3g}")
-    lines += where_to_look(run)
+    lines += where_to_look(run) + filmed
     if env is not None:
         lines.append(f"next:   valuedice evaluate {pasted(run)} --env {env} --episodes 10")
     say("\n".join(lines))

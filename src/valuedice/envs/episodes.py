@@ -16,9 +16,17 @@ from valuedice.envs.fit import check_fit
 from valuedice.envs.make import EnvRef, env_name, limit_time, make_env, task_spec
 from valuedice.errors import InputError
 from valuedice.policy import Policy
+from valuedice.types import Spec
 
 Act = Callable[[list[np.ndarray], list[int]], Iterable[Any]]
 """Observations of the environments that still run, and their numbers → one action for each."""
+Actor = Callable[[np.ndarray], Any]
+"""One observation → one action, or rows of them, in the units of the environment."""
+
+
+NOISE, TOLERATED_LOSS = 0.1, 0.1
+"""How an expert's robustness is measured: with this noise on its actions (`with_noise`), a robust one loses at most
+this share of its return."""
 
 
 class Step(NamedTuple):
@@ -95,6 +103,23 @@ def measure(act: Act, envs: Sequence[gym.Env[Any, Any]], seeds: Iterable[int]) -
     return Evaluation(returns, np.array([len(episode) for episode in steps]), tuple(map(recorded, steps)))
 
 
+def with_noise(act: Actor, noise: float, spec: Spec, rng: np.random.Generator) -> Actor:
+    """The same actor with disturbed actions: Gaussian noise of this standard deviation on actions scaled to
+    [-1, 1], or this share of random discrete actions."""
+
+    def disturbed(obs: np.ndarray) -> np.ndarray:
+        if not spec.discrete:
+            action = spec.encode(act(obs))
+            return spec.decode(np.clip(action + noise * rng.standard_normal(action.shape), -1, 1))
+        actions = np.array(act(obs))
+        for place in np.ndindex(actions.shape):
+            if rng.random() < noise:
+                actions[place] = spec.first_action + rng.integers(spec.action_size)
+        return actions
+
+    return disturbed
+
+
 class Evaluator:
     """Environments that stay open for many evaluations; a context manager, or call `close`."""
 
@@ -107,16 +132,20 @@ class Evaluator:
             self.spec = task_spec(self.envs[0], self.name)
             self._opened = opened.pop_all()
 
-    def policy(self, policy: Policy, seed: int | list[int], deterministic: bool = True) -> Evaluation:
-        """Evaluates a policy; `seed` determines the resets, and the samples if it is not deterministic."""
+    def policy(
+        self, policy: Policy, seed: int | list[int], deterministic: bool = True, noise: float = 0.0
+    ) -> Evaluation:
+        """Evaluates a policy, with `noise` on its actions; `seed` determines the resets, the samples if it is not
+        deterministic, and the noise."""
         check_fit(policy, self.spec, self.name)
         seeds = np.random.SeedSequence(seed)
         rng = np.random.default_rng(seeds.spawn(1)[0])
 
-        def act(observations: list[np.ndarray], _: list[int]) -> np.ndarray:
-            return policy(np.asarray(observations), deterministic, rng)
+        def act(observations: np.ndarray) -> np.ndarray:
+            return policy(observations, deterministic, rng)
 
-        return measure(act, self.envs, seeds.generate_state(len(self.envs)))
+        acts = with_noise(act, noise, self.spec, rng) if noise else act
+        return measure(lambda obs, _: acts(np.asarray(obs)), self.envs, seeds.generate_state(len(self.envs)))
 
     def random(self, seed: int = 0, episodes: int = 10) -> Evaluation:
         """Evaluates uniformly random actions, whose normalised return is 0. The number of environments does not
@@ -158,10 +187,18 @@ def check_least(**settings: tuple[float, float]) -> None:
             raise InputError(f"`{name}` is {value}; it must be at least {least}")
 
 
+def check_noise(noise: float) -> None:
+    """Refuses noise that is out of range."""
+    if not 0 <= noise < 1:
+        raise InputError(f"`noise` is {noise}; it must be at least 0 and below 1")
+
+
 def evaluate(
-    policy: Policy, env: EnvRef, episodes: int = 10, seed: int = 0, deterministic: bool = True
+    policy: Policy, env: EnvRef, episodes: int = 10, seed: int = 0, deterministic: bool = True, noise: float = 0.0
 ) -> Evaluation:
-    """Returns of `policy` over whole episodes in `env`, by default with its mean action."""
+    """Returns of `policy` over whole episodes in `env`, by default with its mean action. `noise` disturbs the
+    actions: its standard deviation on actions scaled to [-1, 1], or the share of random discrete actions."""
     check_least(seed=(seed, 0))
+    check_noise(noise)
     with Evaluator(env, episodes) as evaluator:
-        return evaluator.policy(policy, seed, deterministic)
+        return evaluator.policy(policy, seed, deterministic, noise)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from valuedice.demos.episodes import Demos, Episode
 from valuedice.envs.episodes import play
 from valuedice.envs.fit import check_fit
 from valuedice.envs.make import EnvRef, env_name, limit_time, make_env, task_spec
@@ -33,7 +34,38 @@ def film(policy: Policy, env: EnvRef, seed: int, every: int = 1) -> Iterator[np.
                 yield np.asarray(stage.render())
 
 
-def beside(films: list[Iterator[np.ndarray]], height: int = HEIGHT) -> Iterator[np.ndarray]:
+def recording_film(episode: Episode, env: EnvRef, every: int = 1) -> Iterator[np.ndarray]:
+    """Frames of a recorded episode, for MuJoCo's tasks whose observations hold the state of the body."""
+    name = env_name(env)
+    with closing(make_env(env, render=True)) as made:
+        task: Any = made.unwrapped
+        parts: dict[str, int] = getattr(task, "observation_structure", {})
+        if sum(parts.get(part, 0) for part in ("qpos", "qvel")) == 0:
+            raise InputError(f"the observations of {name} do not show how to draw a recorded episode")
+        check_fit(Demos.from_episodes([episode], name), task_spec(made, name), name)
+        made.reset(seed=0)
+        # The first coordinates, where the body is in the world, are no part of an observation, but the speed is.
+        hidden, seen, speeds = parts["skipped_qpos"], parts["qpos"], parts["qvel"]
+        place = np.zeros(hidden)
+        for number, obs in enumerate(episode.observations.astype(np.float64)):
+            velocity = obs[seen : seen + speeds]
+            if number % every == 0:
+                task.set_state(np.concatenate([place, obs[:seen]]), velocity)
+                yield np.asarray(made.render())
+            place = place + task.dt * velocity[:hidden]
+
+
+def real_time(env: EnvRef, rate: float = 12.0) -> tuple[int, float]:
+    """Steps between frames, and frames per second, for a film of about this rate at the speed of the task."""
+    with closing(make_env(env)) as made:
+        steps = float(made.metadata.get("render_fps") or rate)
+    every = max(1, round(steps / rate))
+    return every, steps / every
+
+
+def beside(
+    films: Sequence[Iterator[np.ndarray]], height: int = HEIGHT, titles: Sequence[str] = ()
+) -> Iterator[np.ndarray]:
     """Films side by side, at equal height; one that has ended keeps its last frame."""
     from PIL import Image
 
@@ -41,11 +73,21 @@ def beside(films: list[Iterator[np.ndarray]], height: int = HEIGHT) -> Iterator[
     for frames in zip_longest(*films):
         last = [frame if frame is not None else old for frame, old in zip_longest(frames, last)]
         pictures: list[np.ndarray] = []
-        for frame in last:
+        for number, frame in enumerate(last):
             width = round(frame.shape[1] * height / frame.shape[0])
-            pictures += [np.asarray(Image.fromarray(frame).resize((width, height)))]
+            picture = Image.fromarray(frame).resize((width, height))
+            pictures += [titled(picture, titles[number]) if titles else np.asarray(picture)]
             pictures += [np.full((height, GAP, 3), 255, np.uint8)]
         yield np.concatenate(pictures[:-1], axis=1)
+
+
+def titled(picture: Any, title: str) -> np.ndarray:
+    """A picture with a title in its corner."""
+    from PIL import ImageDraw, ImageFont
+
+    font = ImageFont.load_default(size=15)
+    ImageDraw.Draw(picture).text((8, 6), title, "white", font, stroke_width=2, stroke_fill="black")
+    return np.asarray(picture)
 
 
 def write_film(frames: Iterator[np.ndarray], path: Path, rate: float, longest: int) -> int:

@@ -104,6 +104,12 @@ def choose_renderer() -> None:
         os.environ.setdefault("MUJOCO_GL", "egl")
 
 
+def is_mujoco(env: gym.Env[Any, Any]) -> bool:
+    """Whether MuJoCo simulates an environment."""
+    module: Any = sys.modules.get("gymnasium.envs.mujoco.mujoco_env")
+    return module is not None and isinstance(getattr(env, "unwrapped", env), module.MujocoEnv)
+
+
 def follow_body(env: gym.Env[Any, Any]) -> None:
     """Uses the camera that follows the body, if the MuJoCo model has one; Gymnasium's default camera stands still
     in some tasks, and a body that runs leaves the picture."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -11,15 +10,11 @@ import gymnasium as gym
 import numpy as np
 
 from valuedice.demos.episodes import Demos, Episode
-from valuedice.envs.episodes import check_least, measure
+from valuedice.envs.episodes import Actor, check_least, check_noise, measure, with_noise
 from valuedice.envs.fit import check_fit
 from valuedice.envs.make import EnvRef, env_name, limit_time, make_env, task_spec
 from valuedice.errors import InputError
 from valuedice.policy import Policy, load_policy
-from valuedice.types import Spec
-
-Actor = Callable[[np.ndarray], Any]
-"""One observation → one action, in the units of the environment."""
 
 
 def collect_demos(
@@ -34,13 +29,11 @@ def collect_demos(
     """Records whole episodes of `policy`: a function of an observation, a policy file or run folder,
     "package.module:function", or "random".
 
-    `noise` disturbs the actions: Gaussian noise of this standard deviation on actions scaled to [-1, 1], or this
-    share of random discrete actions. An expert that stays at one point shows only that point; a disturbed one also
-    shows how to return to it.
+    `noise` disturbs the actions (`with_noise`). An expert that stays at one point shows only that point; a
+    disturbed one also shows how to return to it. The noise is recorded too, as if the expert had wanted it.
     """
     check_least(episodes=(episodes, 1), seed=(seed, 0))
-    if not 0 <= noise < 1:
-        raise InputError(f"`noise` is {noise}; it must be at least 0 and below 1")
+    check_noise(noise)
     name = env_name(env)
     with closing(make_env(env)) as made:
         environment = limit_time(made)
@@ -79,18 +72,6 @@ def resolve(policy: Actor | str, env: gym.Env[Any, Any]) -> Actor | Policy:
 def as_actor(policy: Policy, stochastic: bool, rng: np.random.Generator) -> Actor:
     """A policy as a function of one observation."""
     return lambda obs: policy(obs, deterministic=not stochastic, rng=rng)
-
-
-def with_noise(act: Actor, noise: float, spec: Spec, rng: np.random.Generator) -> Actor:
-    """The same actor with disturbed actions."""
-
-    def disturbed(obs: np.ndarray) -> np.ndarray:
-        if not spec.discrete:
-            action = spec.encode(act(obs))
-            return spec.decode(np.clip(action + noise * rng.standard_normal(action.shape), -1, 1))
-        return spec.decode(np.asarray(rng.integers(spec.action_size))) if rng.random() < noise else act(obs)
-
-    return disturbed
 
 
 def checked(act: Actor, obs: np.ndarray, shape: tuple[int, ...] | None) -> Any:

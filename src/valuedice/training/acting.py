@@ -6,15 +6,17 @@ All three have the same methods, so the loop treats them alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 
+from valuedice.envs.make import is_mujoco
 from valuedice.policy import Policy
 from valuedice.replay import Replay, Rollouts
 from valuedice.training.checkpoint import Arrays, Facts, Part
-from valuedice.training.stage import Stage
+from valuedice.training.stage import Stage, Step
 from valuedice.types import Normalizer, Pace, Spec
 
 Env = gym.Env[Any, Any]
@@ -81,26 +83,48 @@ class Collector:
     """Fills rollouts: steps several environments side by side, with one call of the policy for all of them.
 
     Each environment begins its next episode when it is next stepped, so no row leads from one episode into another.
+    With several `threads`, MuJoCo's environments share them. The rows do not depend on how many there are.
     """
 
     def __init__(
-        self, envs: Sequence[Env], rollouts: Rollouts, spec: Spec, normalizer: Normalizer, *, seed: int
+        self,
+        envs: Sequence[Env],
+        rollouts: Rollouts,
+        spec: Spec,
+        normalizer: Normalizer,
+        *,
+        seed: int,
+        threads: int = 1,
     ) -> None:
         self.rollouts, self.spec, self.normalizer, self.seed = rollouts, spec, normalizer, seed
         self.rng = np.random.default_rng([seed, 3])
         seeds = np.random.SeedSequence([seed, 4]).generate_state(len(envs))
         self.stages = [Stage(env, int(each)) for env, each in zip(envs, seeds, strict=True)]
+        # MuJoCo simulates without Python's lock. Others would wait for each other, and may share data.
+        used = min(threads, len(envs)) if all(is_mujoco(env) for env in envs) else 1
+        self.shares = np.array_split(np.arange(len(envs)), used)
+        self.pool = ThreadPoolExecutor(used - 1) if used > 1 else None
 
     def step(self, policy: Policy) -> None:
         """One step of each environment, with actions sampled from the policy."""
         obs = np.stack([stage.begin() for stage in self.stages])
         actions = policy(obs, deterministic=False, rng=self.rng)
-        steps = [stage.step(action) for stage, action in zip(self.stages, actions, strict=True)]
+        steps = self._steps(actions)
         next_obs = np.stack([step.next_obs for step in steps])
         terminated = np.array([step.terminated for step in steps])
         truncated = np.array([step.truncated for step in steps])
-        row = (self.normalizer(obs), self.spec.encode(actions), self.normalizer(next_obs))
+        reward = np.array([step.reward for step in steps])
+        row = (self.normalizer(obs), self.spec.encode(actions), self.normalizer(next_obs), reward)
         self.rollouts.add(*row, terminated=terminated, truncated=truncated)
+
+    def _steps(self, actions: np.ndarray) -> list[Step]:
+        """What the environments return for these actions."""
+
+        def share(numbers: np.ndarray) -> list[Step]:
+            return [self.stages[number].step(actions[number]) for number in numbers]
+
+        others = [] if self.pool is None else [self.pool.submit(share, each) for each in self.shares[1:]]
+        return share(self.shares[0]) + [step for each in others for step in each.result()]
 
     def save(self) -> tuple[Arrays, Facts]:
         """The rollout so far, the open episodes and the random generator."""

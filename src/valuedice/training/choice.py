@@ -14,8 +14,8 @@ class Choice:
     """Remembers the policy that a run would end with now: the latest, or the one whose rollouts were closest to the
     demonstrations."""
 
-    def __init__(self, keep: Keep, normalizer: Normalizer, spec: Spec) -> None:
-        self.keep, self.normalizer, self.spec = keep, normalizer, spec
+    def __init__(self, keep: Keep, spec: Spec) -> None:
+        self.keep, self.spec = keep, spec
         self.policy: Policy | None = None
         """None before the first evaluation."""
         self.distance = inf
@@ -31,16 +31,22 @@ class Choice:
         self.policy, self.distance, self.step, self.updates = policy, closeness, row["step"], row["updates"]
 
     def save(self) -> tuple[Arrays, Facts]:
-        """The layers of the policy, and when it was evaluated."""
-        layers = () if self.policy is None else self.policy.layers
-        arrays = {f"{i}/{n}": part for i, layer in enumerate(layers) for n, part in enumerate(layer)}
+        """The policy, and when it was evaluated."""
         distance = self.distance if isfinite(self.distance) else None
-        facts = {"layers": len(layers), "distance": distance, "step": self.step, "updates": self.updates}
-        return arrays, facts | {"form": None if self.policy is None else list(self.policy.form)}
+        facts = {"distance": distance, "step": self.step, "updates": self.updates}
+        if self.policy is None:
+            return {}, facts | {"layers": 0}
+        layers, normalizer = self.policy.layers, self.policy.normalizer
+        arrays = {f"{i}/{n}": part for i, layer in enumerate(layers) for n, part in enumerate(layer)}
+        arrays |= {"mean": normalizer.mean, "std": normalizer.std}
+        return arrays, facts | {"layers": len(layers), "clip": normalizer.clip, "form": list(self.policy.form)}
 
     def restore(self, arrays: Arrays, facts: Facts) -> None:
         """Continues from what `save` returned."""
-        layers = tuple((arrays[f"{i}/0"], arrays[f"{i}/1"]) for i in range(facts["layers"]))
-        self.policy = Policy(layers, self.normalizer, self.spec, Form(*facts["form"])) if layers else None
+        self.policy = None
+        if facts["layers"]:
+            layers = tuple((arrays[f"{i}/0"], arrays[f"{i}/1"]) for i in range(facts["layers"]))
+            normalizer = Normalizer(arrays["mean"], arrays["std"], facts["clip"])
+            self.policy = Policy(layers, normalizer, self.spec, Form(*facts["form"]))
         self.distance = inf if facts["distance"] is None else facts["distance"]
         self.step, self.updates = facts["step"], facts["updates"]

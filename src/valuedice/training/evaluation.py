@@ -7,7 +7,7 @@ from functools import cached_property
 from valuedice.algorithms import Diagnosis
 from valuedice.demos import Demos
 from valuedice.energy import Reference
-from valuedice.envs.episodes import Evaluator
+from valuedice.envs.episodes import NOISE, Evaluator
 from valuedice.policy import Policy
 from valuedice.training.checkpoint import Arrays, Facts
 from valuedice.training.choice import Choice
@@ -84,8 +84,17 @@ class Evaluation:
         row: Metrics = dict.fromkeys(("return_mean", "return_std", "normalized_return", "distance"))
         if choice.policy is not None:
             row |= self.returns(choice.policy, [self.config.seed, 0, FRESH])
+            row |= self.robustness(choice.policy, [self.config.seed, 0, FRESH])
         floor = None if self.reference is None else self.reference.floor
         return row | {"distance_floor": floor, "kept": choice.keep, "step": choice.step, "updates": choice.updates}
+
+    def robustness(self, policy: Policy, seed: list[int]) -> Metrics:
+        """What an expert reaches with sampled actions and under noise. Imitators are not measured."""
+        if self.evaluator is None or self.learner.algorithm.data.demos:
+            return {}
+        sampled = self.evaluator.policy(policy, seed, deterministic=False)
+        noisy = self.evaluator.policy(policy, seed, noise=NOISE)
+        return {"sampled_return": sampled.mean, "noisy_return": noisy.mean}
 
     def save(self) -> tuple[Arrays, Facts]:
         """Whether the algorithm has converged."""

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from valuedice.algorithms import AnyAlgorithm, Diagnosis
-from valuedice.algorithms.protocol import TakesPolicy
+from valuedice.algorithms.protocol import Normalizes, TakesPolicy
 from valuedice.errors import InputError
 from valuedice.networks import PolicyNet
 from valuedice.policy import Policy
@@ -92,7 +92,9 @@ class Learner:
         if self._policy is None:
             actor: PolicyNet = self.state.actor
             layers = tuple((np.array(layer.kernel), np.array(layer.bias)) for layer in actor.layers)
-            self._policy = Policy(layers, self.normalizer, self.spec, actor.form)
+            observed = self.state.observed if isinstance(self.state, Normalizes) else None
+            normalizer = self.normalizer if observed is None else observed.normalizer()
+            self._policy = Policy(layers, normalizer, self.spec, actor.form)
         return self._policy
 
     def measure(self) -> tuple[Diagnosis, Metrics]:

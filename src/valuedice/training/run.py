@@ -38,8 +38,12 @@ from valuedice.training.run_folder import RunFolder, below, check_folder
 from valuedice.training.stored import StoredConfig, load_data, read_config
 from valuedice.types import Metrics, Normalizer, Spec, Transition
 
-EXPERT_STEPS, EXPERT_EVAL_EVERY = 1_000_000, 5_000
-"""Reinforcement learning takes longer than imitation."""
+
+def expert_length(algorithm: AnyAlgorithm) -> dict[str, int]:
+    """Steps of an expert's training, and between evaluations. On-policy learning takes more, cheaper steps."""
+    if algorithm.pace is not None and algorithm.pace.rollout is not None:
+        return {"steps": 10_000_000, "eval_every": 50_000}
+    return {"steps": 1_000_000, "eval_every": 5_000}
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ def run_algorithm(algorithm: AnyAlgorithm, config: TrainConfig) -> Run:
             opening.take(config.init_policy, name)
         evaluation = Evaluation(config, learner, evaluator, demos)
         assert config.keep is not None
-        choice = Choice(config.keep, normalizer, spec)
+        choice = Choice(config.keep, spec)
         parts = {"learner": learner, "batches": batches, "actor": actor, "evaluation": evaluation, "choice": choice}
         kept = stack.enter_context(
             closing(RunFolder(folder, stored, parts, batches.replay, resume=config.resume, begin=begin))
@@ -202,17 +206,16 @@ train = takes_settings(TrainConfig)(run_algorithm)
 
 
 def train_expert(
-    algorithm: AnyAlgorithm, env: EnvRef, *, target_return: float, max_steps: int = EXPERT_STEPS, **settings: Any
+    algorithm: AnyAlgorithm, env: EnvRef, *, target_return: float, max_steps: int | None = None, **settings: Any
 ) -> Run:
     """Learns from the rewards of `env` until an evaluation reaches `target_return`, or for `max_steps`.
 
-    `settings` are those of `train`; an expert is a run of an algorithm that learns from rewards. Observations are
-    not normalised: at the start no data shows the scale of what a good policy will see.
+    `settings` are those of `train`; an expert is a run of an algorithm that learns from rewards.
     """
     if algorithm.data.demos:
-        raise InputError(f"{algorithm_name(algorithm)} does not learn from rewards; use an algorithm such as SAC()")
-    goal = {"steps": max_steps, "target_return": target_return}
-    given: dict[str, Any] = {"eval_every": EXPERT_EVAL_EVERY} | settings | goal
+        raise InputError(f"{algorithm_name(algorithm)} does not learn from rewards; use an algorithm such as PPO()")
+    goal = {"target_return": target_return} | ({} if max_steps is None else {"steps": max_steps})
+    given: dict[str, Any] = expert_length(algorithm) | settings | goal
     return train(algorithm, None, env, **given)
 
 
@@ -302,6 +305,7 @@ def open_actor(
     if not envs or pace is None:
         return Nobody()
     if batches.rollouts is not None:
-        return Collector(envs, batches.rollouts, batches.spec, normalizer, seed=seed)
+        threads = config.threads or 1
+        return Collector(envs, batches.rollouts, batches.spec, normalizer, seed=seed, threads=threads)
     assert batches.replay is not None
     return Explorer(envs[0], batches.replay, batches.spec, normalizer, pace, seed=seed)
