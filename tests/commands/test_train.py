@@ -21,7 +21,7 @@ from valuedice.types import Spec
 pytestmark = pytest.mark.usefixtures("own_folder")
 ONLINE = ("train", "--env", "Pendulum-v1", "--demos", "demos.npz", "--out", "run")
 OFFLINE = ("train", "--offline", "--demos", "demos.npz", "--out", "run")
-NO_FLAGS = {"target_return", "on_evaluation", "loggers"}
+NO_FLAGS = {"target_return", "robust", "on_evaluation", "loggers"}
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

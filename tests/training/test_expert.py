@@ -14,8 +14,9 @@ from resuming import killed, same
 from small import small
 
 import valuedice as vd
-from valuedice.envs.episodes import Evaluator
+from valuedice.envs.episodes import Evaluator, is_robust
 from valuedice.errors import InputError
+from valuedice.training.evaluation import Evaluation
 
 NEVER, ALWAYS = 1e9, -1e9
 
@@ -106,6 +107,31 @@ def test_it_stops_at_its_target_and_a_higher_one_continues_it(expert, tmp_path):
     assert len(run.resume().metrics) == 1
     run.resume(target_return=NEVER)
     assert same(tmp_path / "run", expert.out)
+
+
+def test_a_robust_expert_stops_only_if_noise_costs_at_most_a_tenth(tmp_path, monkeypatch):
+    noise = iter([-1e6, -1e6, 0.0])
+    monkeypatch.setattr(Evaluation, "noisy_return", lambda *_: next(noise, 0.0))
+    run = train(tmp_path / "run", target_return=ALWAYS, robust=True)
+    assert [row["step"] for row in run.metrics] == [4, 8, 12]
+    assert [row["noisy_return"] for row in run.metrics] == [-1e6, -1e6, 0.0]
+    # Without asking, it stops at once; asked now, it goes on.
+    other = train(tmp_path / "other", target_return=ALWAYS)
+    assert [row["step"] for row in other.metrics] == [4]
+    assert [row["step"] for row in other.resume(robust=True).metrics] == [4, 8]
+
+
+@pytest.mark.parametrize(
+    ("mean", "noisy", "robust"),
+    [(100, 90, True), (100, 89, False), (100, 120, True), (-100, -110, True), (-100, -111, False)],
+)
+def test_a_tenth_of_the_return_may_be_lost_whatever_its_sign(mean, noisy, robust):
+    assert is_robust(mean, noisy) is robust
+
+
+def test_robustness_is_asked_for_with_a_target():
+    with pytest.raises(InputError, match="`robust` needs a `target_return` to stop at"):
+        vd.train(small("ppo"), None, "Pendulum-v1", steps=12, robust=True)
 
 
 def test_it_knows_no_demonstrations(expert):

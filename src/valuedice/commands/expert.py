@@ -10,7 +10,7 @@ import tyro
 from valuedice.algorithms import REWARD_LEARNERS
 from valuedice.commands import say, value_of
 from valuedice.commands.run_options import RunCommand, default_folder, pasted, where_to_look
-from valuedice.envs.episodes import NOISE, TOLERATED_LOSS
+from valuedice.envs.episodes import NOISE, is_robust
 from valuedice.envs.make import file_name
 from valuedice.errors import InputError
 from valuedice.training.run import Run, expert_length
@@ -62,13 +62,11 @@ def report(run: Run, options: Any) -> None:
         f"target: {options.target_return:g}{' (not reached)' if short else ''}"
     ]
     if final is not None and final.get("noisy_return") is not None:
-        lost = final["return_mean"] - final["noisy_return"]
-        fragile = lost > TOLERATED_LOSS * abs(final["return_mean"])
         lines.append(
             f"robust: {final['return_mean']:.1f} with the mean action on fresh episodes, "
             f"{final['sampled_return']:.1f} with sampled actions, {final['noisy_return']:.1f} under noise {NOISE:g}"
         )
-        if fragile:
+        if not is_robust(final["return_mean"], final["noisy_return"]):
             lines.append("        It loses more than a tenth under noise, so it may be hard to imitate.")
     lines += where_to_look(run)
     if short:

@@ -29,7 +29,7 @@ TRAIN = RunCommand(
     name="train",
     doc="Learn a policy from demonstrations. Algorithms: value-dice (default), bc, dac, dual-dice, gail. Without "
     "--env and --demos, imitates a shipped demonstration.",
-    hidden={"target_return"},
+    hidden={"target_return", "robust"},
     renamed={},
     defaults={},
     further=(("preset", Preset, "default"), ("film", Film, False)),

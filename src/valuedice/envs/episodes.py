@@ -29,6 +29,11 @@ NOISE, TOLERATED_LOSS = 0.1, 0.1
 this share of its return."""
 
 
+def is_robust(mean: float, noisy: float) -> bool:
+    """Whether an expert with these returns, without and with noise, is robust."""
+    return mean - noisy <= TOLERATED_LOSS * abs(mean)
+
+
 class Step(NamedTuple):
     """One transition in one of the environments."""
 

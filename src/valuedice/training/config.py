@@ -109,6 +109,8 @@ class TrainConfig:
     """Begin with the policy of this file or run folder, in place of a warm start."""
     target_return: float | None = setting(None, changes=True)
     """Stop when the mean return of an evaluation reaches this; for algorithms that learn from rewards."""
+    robust: bool = setting(False, changes=True)
+    """Stop at the target return only if noise of 0.1 on the actions costs at most a tenth of it."""
     replay_capacity: int = setting(1_000_000)
     """Rows of the replay buffer."""
     threads: int | None = setting(None)
@@ -178,6 +180,8 @@ class TrainConfig:
             raise InputError(f"{name} learns from rewards, not from demonstrations; omit `demos` and `replay_data`")
         if data.demos and self.target_return is not None:
             raise InputError(f"{name} learns without rewards; omit `target_return`")
+        if self.robust and self.target_return is None:
+            raise InputError("`robust` needs a `target_return` to stop at; give one, or omit `robust`")
         offline = self.offline or self.env is None or pace is None
         online_only = data.replay == "required" or (pace is not None and pace.rollout is not None)
         if offline and online_only:

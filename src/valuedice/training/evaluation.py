@@ -7,7 +7,7 @@ from functools import cached_property
 from valuedice.algorithms import Diagnosis
 from valuedice.demos import Demos
 from valuedice.energy import Reference
-from valuedice.envs.episodes import NOISE, Evaluator
+from valuedice.envs.episodes import NOISE, Evaluator, is_robust
 from valuedice.policy import Policy
 from valuedice.training.checkpoint import Arrays, Facts
 from valuedice.training.choice import Choice
@@ -62,6 +62,8 @@ class Evaluation:
         # First, because a policy of NaN should not reach the environment.
         self.guard.check_finite(columns, done)
         row |= self.returns(self.learner.policy, [self.config.seed, done])
+        if self.config.robust:
+            row["noisy_return"] = self.noisy_return(self.learner.policy, [self.config.seed, done])
         self.guard.check_sample(columns.get("effective_sample_size"), done)
         self.converged = bool(diagnosis.converged)
 
@@ -93,8 +95,11 @@ class Evaluation:
         if self.evaluator is None or self.learner.algorithm.data.demos:
             return {}
         sampled = self.evaluator.policy(policy, seed, deterministic=False)
-        noisy = self.evaluator.policy(policy, seed, noise=NOISE)
-        return {"sampled_return": sampled.mean, "noisy_return": noisy.mean}
+        return {"sampled_return": sampled.mean, "noisy_return": self.noisy_return(policy, seed)}
+
+    def noisy_return(self, policy: Policy, seed: list[int]) -> float | None:
+        """The mean return under noise, from the same starts as without."""
+        return None if self.evaluator is None else self.evaluator.policy(policy, seed, noise=NOISE).mean
 
     def save(self) -> tuple[Arrays, Facts]:
         """Whether the algorithm has converged."""
@@ -106,9 +111,12 @@ class Evaluation:
 
     def reached(self, rows: list[Metrics]) -> bool:
         """Whether the last evaluation reached the target return, or the algorithm has converged."""
-        target = self.config.target_return
-        last = rows[-1]["return_mean"] if rows else None
-        return self.converged or (target is not None and last is not None and last >= target)
+        target, mean = self.config.target_return, rows[-1]["return_mean"] if rows else None
+        if self.converged or target is None or mean is None or mean < target:
+            return self.converged
+        # Unknown if the run was begun without asking.
+        noisy = rows[-1].get("noisy_return")
+        return not self.config.robust or (noisy is not None and is_robust(mean, noisy))
 
 
 def diagnosis_columns(diagnosis: Diagnosis) -> Metrics:
