@@ -106,15 +106,15 @@ def test_no_episodes_are_refused():
     [
         ([1.0, 1.0, 1.0, 0.3, -1.0, -1.0, 0.1, 0.2, 0.4, 0.5], True),
         (np.linspace(-1, 1, 10), False),
-        # One entry of ten is a repetition: just enough.
-        ([1.0, 1.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, -0.9], True),
-        ([1.0, 1.0, *np.linspace(-0.9, 0.8, 9)], False),
+        # One entry of fifty is a repetition: just enough.
+        ([1.0, 1.0, *np.linspace(-0.9, 0.8, 48)], True),
+        ([1.0, 1.0, *np.linspace(-0.9, 0.8, 49)], False),
         # Values inside may repeat, and a dimension that never moves says nothing.
         ([0.0] * 8 + [1.0, -1.0], False),
         ([0.7] * 10, False),
     ],
 )
-def test_actions_were_clipped_if_a_tenth_of_them_stay_at_the_ends_of_their_range(actions, clipped):
+def test_actions_were_clipped_if_one_in_fifty_stays_at_the_ends_of_their_range(actions, clipped):
     column = np.asarray(actions, np.float32)[:, None]
     rows = np.zeros((len(column), 2), np.float32)
     # The bounds may be other ones in each dimension.

@@ -129,6 +129,11 @@ def test_a_tenth_of_the_return_may_be_lost_whatever_its_sign(mean, noisy, robust
     assert is_robust(mean, noisy) is robust
 
 
+def test_ppo_cannot_begin_with_a_policy_whose_normaliser_it_would_change(expert):
+    with pytest.raises(InputError, match="ppo cannot begin with a given policy"):
+        train(expert.out / "none", "ppo", init_policy=expert.out)
+
+
 def test_robustness_is_asked_for_with_a_target():
     with pytest.raises(InputError, match="`robust` needs a `target_return` to stop at"):
         vd.train(small("ppo"), None, "Pendulum-v1", steps=12, robust=True)

@@ -34,7 +34,7 @@ from valuedice.networks import (
 )
 from valuedice.types import Batch, Data, Metrics, Pace, Rollout, Sampling, Spec
 
-LEARNER = PPO(least_std=0.0, epochs=5, hidden=(128, 128), units="relu", bounds="tanh")
+LEARNER = PPO(actor_lr=3e-4, least_std=0.0, epochs=5, hidden=(128, 128), units="relu", bounds="tanh")
 """Rewards of a discriminator change all the time, so each rollout is used less."""
 
 

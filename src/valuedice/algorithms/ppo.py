@@ -156,7 +156,7 @@ class PPO:
     """λ of generalised advantage estimation."""
     clip: float = 0.2
     """Clipping range ε of the probability ratio π/π_old."""
-    actor_lr: float = 3e-4
+    actor_lr: float = 6e-4
     """Largest step size of the policy; it is lowered while the policy changes too fast."""
     decay_steps: int = 0
     """Environment steps over which both step sizes fall linearly to 0; 0 keeps them."""
@@ -167,7 +167,7 @@ class PPO:
     least_std: float = 0.15
     """Smallest standard deviation of a continuous action, which is then the same in all states. A policy that
     learns under noise recovers from it. 0 lets the deviation depend on the state, without a limit."""
-    bound_penalty: float = 0.1
+    bound_penalty: float = 1.0
     """Weight of the penalty on means of clipped actions that are outside the bounds."""
     entropy_bonus: float = 0.0
     """Weight of the policy's entropy, relative to advantages of standard deviation 1."""

@@ -38,7 +38,8 @@ def expert_command(args: list[str]) -> int:
     known = "ppo" if stored is None else stored.algorithm
     # The parser refuses an unknown name.
     algorithm = REWARD_LEARNERS.get(name or known, REWARD_LEARNERS[known])()
-    command = replace(EXPERT, defaults=expert_length(algorithm))
+    unused = {"replay_capacity", "init_policy"} if algorithm.data.replay == "unused" else set[str]()
+    command = replace(EXPERT, defaults=expert_length(algorithm), hidden={*EXPERT.hidden, *unused})
     if stored is not None:
         algorithm = stored.rebuilt_algorithm() or algorithm
     options = command.parse(args, algorithm, stored)

@@ -18,7 +18,7 @@ DonesAre = Literal["truncated", "terminated"]
 """What the end of an episode means in a file that does not say."""
 
 
-CLIPPED_SHARE = 0.1
+CLIPPED_SHARE = 0.02
 """Share of entries at a bound above which actions count as clipped."""
 
 
@@ -153,8 +153,8 @@ class Demos:
 
     @property
     def clipped(self) -> bool:
-        """Whether the expert's actions seem to have been clipped: a tenth of all entries repeat the smallest or the
-        largest value of their dimension."""
+        """Whether the expert's actions seem to have been clipped: one entry in fifty repeats the smallest or
+        the largest value of its dimension."""
         if self.discrete:
             return False
         actions = np.concatenate([episode.actions for episode in self.episodes])
