@@ -50,6 +50,25 @@ def test_noise_replaces_a_share_of_discrete_actions():
     assert actions.mean() == pytest.approx(0.75, abs=5 * np.sqrt(0.75 * 0.25 / len(actions)))
 
 
+class Falls(Countdown):
+    """Ends in the task if the seed of its reset is odd, otherwise at the time limit."""
+
+    def reset(self, **how: Any) -> Any:
+        self.truncates = how["seed"] % 2 == 0
+        return super().reset(**how)
+
+
+def test_full_episodes_replace_those_that_end_in_the_task():
+    seeds = np.random.SeedSequence(0).generate_state(20)
+    assert 0 < np.sum(seeds[:4] % 2) < 4
+    demos = collect_demos(lambda _: np.zeros(1), Falls, 4, full=True)
+    assert [episode.terminated for episode in demos.episodes] == [False] * 4
+    ends = [episode.terminated for episode in collect_demos(lambda _: np.zeros(1), Falls, 4).episodes]
+    assert ends == (seeds[:4] % 2 == 1).tolist()
+    with pytest.raises(InputError, match="only 0 of 10 episodes reached the time limit; record without `full`"):
+        collect_demos(lambda _: np.zeros(1), Countdown, 2, full=True)
+
+
 def test_a_recording_repeats_with_its_seed():
     first, again, other = (collect_demos("random", "Pendulum-v1", 1, seed, noise=0.1) for seed in (0, 0, 1))
     assert first.fingerprint() == again.fingerprint() != other.fingerprint()

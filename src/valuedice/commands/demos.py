@@ -63,6 +63,8 @@ class CollectOptions:
     noise: float = 0.0
     """Noise on the actions: its standard deviation on actions scaled to [-1, 1], or the fraction of random ones if
     actions are discrete."""
+    full: bool = False
+    """Keep only episodes that reach the time limit, and record further ones in place of the others."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from contextlib import closing
+from itertools import islice
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +17,9 @@ from valuedice.envs.make import EnvRef, env_name, limit_time, make_env, task_spe
 from valuedice.errors import InputError
 from valuedice.policy import Policy, load_policy
 
+TRIES = 5
+"""Episodes that are recorded at most for each full one that is asked for."""
+
 
 def collect_demos(
     policy: Actor | str,
@@ -25,12 +29,14 @@ def collect_demos(
     *,
     stochastic: bool = False,
     noise: float = 0.0,
+    full: bool = False,
 ) -> Demos:
     """Records whole episodes of `policy`: a function of an observation, a policy file or run folder,
     "package.module:function", or "random".
 
     `noise` disturbs the actions (`with_noise`). An expert that stays at one point shows only that point; a
     disturbed one also shows how to return to it. The noise is recorded too, as if the expert had wanted it.
+    `full` keeps only episodes that reach the time limit, and records further ones in place of the others.
     """
     check_least(episodes=(episodes, 1), seed=(seed, 0))
     check_noise(noise)
@@ -46,8 +52,14 @@ def collect_demos(
             act = as_actor(act, stochastic, rng)
         if noise:
             act = with_noise(act, noise, spec, rng)
-        seeds = np.random.SeedSequence(seed).generate_state(episodes)
-        recorded = [record(act, environment, int(reset)) for reset in seeds]
+        seeds = np.random.SeedSequence(seed).generate_state(episodes * (TRIES if full else 1))
+        tried = (record(act, environment, int(reset)) for reset in seeds)
+        recorded = list(islice((each for each in tried if not (full and each.terminated)), episodes))
+    if len(recorded) < episodes:
+        raise InputError(
+            f"only {len(recorded)} of {len(seeds)} episodes reached the time limit; record without `full`, or use "
+            "a better policy"
+        )
     return Demos.from_episodes(recorded, source=f"{name} by {policy if isinstance(policy, str) else 'a function'}")
 
 
