@@ -50,23 +50,18 @@ def test_noise_replaces_a_share_of_discrete_actions():
     assert actions.mean() == pytest.approx(0.75, abs=5 * np.sqrt(0.75 * 0.25 / len(actions)))
 
 
-class Falls(Countdown):
-    """Ends in the task if the seed of its reset is odd, otherwise at the time limit."""
+def test_episodes_of_a_low_return_are_replaced_by_further_ones():
+    # The return of an episode is its noise, which its seed decides.
+    def record(episodes: int, **options: Any) -> list[float]:
+        demos = collect_demos(lambda _: np.zeros(1), lambda: Countdown(noise=1.0), episodes, **options)
+        return [episode.total_reward or 0.0 for episode in demos.episodes]
 
-    def reset(self, **how: Any) -> Any:
-        self.truncates = how["seed"] % 2 == 0
-        return super().reset(**how)
-
-
-def test_full_episodes_replace_those_that_end_in_the_task():
-    seeds = np.random.SeedSequence(0).generate_state(20)
-    assert 0 < np.sum(seeds[:4] % 2) < 4
-    demos = collect_demos(lambda _: np.zeros(1), Falls, 4, full=True)
-    assert [episode.terminated for episode in demos.episodes] == [False] * 4
-    ends = [episode.terminated for episode in collect_demos(lambda _: np.zeros(1), Falls, 4).episodes]
-    assert ends == (seeds[:4] % 2 == 1).tolist()
-    with pytest.raises(InputError, match="only 0 of 10 episodes reached the time limit; record without `full`"):
-        collect_demos(lambda _: np.zeros(1), Countdown, 2, full=True)
+    tried = record(20)
+    assert record(4, least_return=0.5) == [total for total in tried if total >= 0.5][:4] != tried[:4]
+    with pytest.raises(
+        InputError, match="only 0 of 10 episodes have a return of at least 99; lower `least_return`"
+    ):
+        record(2, least_return=99)
 
 
 def test_a_recording_repeats_with_its_seed():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -63,8 +64,8 @@ class CollectOptions:
     noise: float = 0.0
     """Noise on the actions: its standard deviation on actions scaled to [-1, 1], or the fraction of random ones if
     actions are discrete."""
-    full: bool = False
-    """Keep only episodes that reach the time limit, and record further ones in place of the others."""
+    least_return: float = -inf
+    """Leave out episodes with a lower return, such as falls, and record further ones in their place."""
 
 
 @dataclass(frozen=True)

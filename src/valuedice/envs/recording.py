@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from contextlib import closing
 from itertools import islice
+from math import inf
 from typing import Any
 
 import gymnasium as gym
@@ -18,7 +19,7 @@ from valuedice.errors import InputError
 from valuedice.policy import Policy, load_policy
 
 TRIES = 5
-"""Episodes that are recorded at most for each full one that is asked for."""
+"""Episodes that are recorded at most for each good one that is asked for."""
 
 
 def collect_demos(
@@ -29,14 +30,14 @@ def collect_demos(
     *,
     stochastic: bool = False,
     noise: float = 0.0,
-    full: bool = False,
+    least_return: float = -inf,
 ) -> Demos:
     """Records whole episodes of `policy`: a function of an observation, a policy file or run folder,
     "package.module:function", or "random".
 
     `noise` disturbs the actions (`with_noise`). An expert that stays at one point shows only that point; a
     disturbed one also shows how to return to it. The noise is recorded too, as if the expert had wanted it.
-    `full` keeps only episodes that reach the time limit, and records further ones in place of the others.
+    Episodes with a return below `least_return` are left out, and further ones are recorded in their place.
     """
     check_least(episodes=(episodes, 1), seed=(seed, 0))
     check_noise(noise)
@@ -52,13 +53,14 @@ def collect_demos(
             act = as_actor(act, stochastic, rng)
         if noise:
             act = with_noise(act, noise, spec, rng)
-        seeds = np.random.SeedSequence(seed).generate_state(episodes * (TRIES if full else 1))
+        seeds = np.random.SeedSequence(seed).generate_state(episodes * (1 if least_return == -inf else TRIES))
         tried = (record(act, environment, int(reset)) for reset in seeds)
-        recorded = list(islice((each for each in tried if not (full and each.terminated)), episodes))
+        good = (each for each in tried if (each.total_reward or 0.0) >= least_return)
+        recorded = list(islice(good, episodes))
     if len(recorded) < episodes:
         raise InputError(
-            f"only {len(recorded)} of {len(seeds)} episodes reached the time limit; record without `full`, or use "
-            "a better policy"
+            f"only {len(recorded)} of {len(seeds)} episodes have a return of at least {least_return:g}; lower "
+            "`least_return`, or use a better policy"
         )
     return Demos.from_episodes(recorded, source=f"{name} by {policy if isinstance(policy, str) else 'a function'}")
 
