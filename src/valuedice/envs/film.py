@@ -67,26 +67,24 @@ def beside(
     films: Sequence[Iterator[np.ndarray]], height: int = HEIGHT, titles: Sequence[str] = ()
 ) -> Iterator[np.ndarray]:
     """Films side by side, at equal height; one that has ended keeps its last frame."""
-    from PIL import Image
-
     last: list[np.ndarray] = []
     for frames in zip_longest(*films):
         last = [frame if frame is not None else old for frame, old in zip_longest(frames, last)]
         pictures: list[np.ndarray] = []
         for number, frame in enumerate(last):
-            width = round(frame.shape[1] * height / frame.shape[0])
-            picture = Image.fromarray(frame).resize((width, height))
-            pictures += [titled(picture, titles[number]) if titles else np.asarray(picture)]
+            pictures += [panel(frame, height, titles[number] if titles else "")]
             pictures += [np.full((height, GAP, 3), 255, np.uint8)]
         yield np.concatenate(pictures[:-1], axis=1)
 
 
-def titled(picture: Any, title: str) -> np.ndarray:
-    """A picture with a title in its corner."""
-    from PIL import ImageDraw, ImageFont
+def panel(frame: np.ndarray, height: int, title: str) -> np.ndarray:
+    """A frame of this height, with a title in its corner."""
+    from PIL import Image, ImageDraw, ImageFont
 
-    font = ImageFont.load_default(size=15)
-    ImageDraw.Draw(picture).text((8, 6), title, "white", font, stroke_width=2, stroke_fill="black")
+    picture = Image.fromarray(frame).resize((round(frame.shape[1] * height / frame.shape[0]), height))
+    if title:
+        font = ImageFont.load_default(size=15)
+        ImageDraw.Draw(picture).text((8, 6), title, "white", font, stroke_width=2, stroke_fill="black")
     return np.asarray(picture)
 
 
