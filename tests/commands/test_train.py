@@ -8,6 +8,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import imageio.v3 as iio
 import numpy as np
 import pytest
 from commanding import ROWS, small_flags, store
@@ -15,6 +16,7 @@ from tasks import box, linear_policy
 
 from valuedice.algorithms import ALGORITHMS
 from valuedice.algorithms.settings import settings_of
+from valuedice.commands import train
 from valuedice.training.config import TrainConfig
 from valuedice.types import Spec
 
@@ -36,7 +38,7 @@ def test_the_flags_are_the_fields_of_the_config_and_of_the_algorithm(name, run):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (None, "no demonstrations at demos.npz; give the path of an .npz file, or a shipped name: cartpole"),
+        (None, "no demonstrations at demos.npz; give the path of an .npz file, or a shipped name: ant, cartpole"),
         (b"s,a\n1,2\n", "not an npz archive"),
         (pickle.dumps({"observations": [1]}), "a pickle"),
         ({"observations": None}, "observations"),
@@ -175,7 +177,7 @@ def test_training_prints_the_result_and_quiet_prints_nothing(run):
     assert loud.code == 0
     result, distance, kept, divergence, policy, curves, following = loud.out.splitlines()
     assert result.startswith("return: -")
-    assert result.endswith(" on fresh episodes, expert: 7.5")
+    assert " on fresh episodes, expert: 7.5 (normalised: " in result
     assert distance.startswith("distance from the demonstrations: ")
     assert kept.startswith("kept: the policy of ")
     assert divergence.startswith("divergence from the expert at the end (KL estimate): ")
@@ -204,6 +206,28 @@ def test_without_env_and_demos_a_shipped_demonstration_is_imitated(name, env, de
     assert run("train", name, *small_flags(name, out="run", quiet=True, **length)).code == 0
     config = json.loads(Path("run/config.json").read_text())
     assert (config["env"], config["demos"], config["episodes"]) == (env, demos, episodes)
+
+
+def test_the_first_run_ends_with_the_return_beside_the_experts_and_a_film(run, monkeypatch):
+    monkeypatch.setattr(train, "FILM_FRAMES", 3)
+    result = run("train", *small_flags(out="run", steps=6))
+    final = json.loads(Path("run/summary.json").read_text())["final"]
+    assert (
+        f"return: {final['return_mean']:.1f} ± {final['return_std']:.1f} on fresh episodes, expert: 5527.8 "
+        f"(normalised: {final['normalized_return']:.2f})\n"
+    ) in result.out
+    if "cannot be drawn here" in result.out:
+        pytest.skip(result.out)
+    assert "film:   run/policy.gif, the recorded expert beside the policy\n" in result.out
+    assert iio.imread("run/policy.gif").shape[0] == 3
+
+
+def test_a_task_that_cannot_be_drawn_ends_with_its_policy_all_the_same(run):
+    store()
+    result = run(*ONLINE, "--film", *small_flags(steps=6))
+    assert result.code == 0
+    assert "film:   none (" in result.out
+    assert Path("run/policy.safetensors").exists()
 
 
 def test_without_out_a_new_folder_is_made_each_time(run):
