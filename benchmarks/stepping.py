@@ -100,6 +100,8 @@ def main() -> None:
     if options.worker:
         print(json.dumps(measure(options.worker, options.threads)))
         return
+    if options.out is None:
+        parser.error("name the file to write")
     from valuedice.system.machine import hardware, versions
 
     rates: dict[str, Any] = {}

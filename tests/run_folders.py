@@ -17,7 +17,7 @@ def config(
 ) -> dict[str, Any]:
     """The content of `config.json`, with hyperparameters of its own."""
     return {
-        "format": 5,
+        "format": 6,
         "algorithm": algorithm,
         "hyperparameters": {"discount": 0.99, "batch_size": 256} | settings.pop("hyperparameters", {}),
         "demos": f"/home/somebody/{task}.npz",

@@ -40,6 +40,7 @@ def test_the_examples_of_distance_run_one_after_the_other(capsys):
         ("docs/distance.md", "frontier/choosing.md"),
         ("docs/comparisons.md", "cloning/mean.md"),
         ("docs/data.md", "library/kept.md"),
+        ("docs/data.md", "experts/table.md"),
     ],
 )
 def test_a_table_of_the_documentation_is_that_of_the_results(page, table):

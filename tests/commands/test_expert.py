@@ -54,6 +54,13 @@ def test_an_expert_that_noise_ruins_is_called_fragile(run, monkeypatch):
     assert "It loses" not in run(*command[: -len(SHORT)], *SHORT[:4], "--out", "other", *SHORT[6:]).out
 
 
+def test_an_expert_that_is_not_robust_in_time_is_told_apart(run, monkeypatch):
+    monkeypatch.setattr(Evaluation, "noisy_return", lambda *_: -9e9)
+    result = run("expert", *PENDULUM, -1e9, "--robust", *SHORT)
+    assert "after 12 steps, target: -1e+09 (reached, but not robust)\n" in result.out
+    assert "more:   valuedice expert --resume run --max-steps 24" in result.out
+
+
 def test_a_run_resumes_with_the_command_line_that_began_it_and_with_its_own_command_only(run, refused):
     command = ("expert", *PENDULUM, 0, *SHORT, "--quiet")
     assert run(*command).code == 0
@@ -73,7 +80,7 @@ def test_a_run_resumes_with_the_command_line_that_began_it_and_with_its_own_comm
         (("--env", "Pendulum-v1"), "--target-return is missing"),
         (
             ("--algorithm", "sac", "--env", "CartPole-v1", "--target-return", 0),
-            "choose another task, or imitate with value-dice, bc or gail",
+            "imitate with value-dice, bc or gail, or learn from rewards with ppo",
         ),
         ((*PENDULUM, 0, "--max-steps", 9), "9 steps end before the first update, at step"),
         ((*PENDULUM, 0, "--max-steps", 9), "take more --max-steps, or lower --training-starts"),

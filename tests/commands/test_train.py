@@ -222,6 +222,12 @@ def test_the_first_run_ends_with_the_return_beside_the_experts_and_a_film(run, m
     assert iio.imread("run/policy.gif").shape[0] == 3
 
 
+@pytest.mark.parametrize("option", ["--no-film", "--quiet"])
+def test_the_first_run_is_not_filmed_if_nobody_wants_it(option, run):
+    assert run("train", option, *small_flags(out="run", steps=6)).code == 0
+    assert not Path("run/policy.gif").exists()
+
+
 def test_a_task_that_cannot_be_drawn_ends_with_its_policy_all_the_same(run):
     store()
     result = run(*ONLINE, "--film", *small_flags(steps=6))

@@ -168,8 +168,8 @@ def test_what_only_python_can_resume_is_refused_with_how(run, refused):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"format": 4}, "run has format 4; this version resumes only format 5: start a new run in another folder"),
-        ({"format": 99}, "run has format 99; this version resumes only format 5: use a newer version of valuedice"),
+        ({"format": 5}, "run has format 5; this version resumes only format 6: start a new run in another folder"),
+        ({"format": 99}, "run has format 99; this version resumes only format 6: use a newer version of valuedice"),
         ({"format": None}, "config.json has unexpected content; is run a run folder?"),
         ({"seed": "none", "hidden": 3, "env": 3}, "config.json has unexpected content (env, seed)"),
         ({"algorithm": ["bc"]}, "config.json has unexpected content (algorithm)"),

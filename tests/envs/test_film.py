@@ -79,7 +79,7 @@ def test_a_title_is_written_into_its_own_picture():
 
 
 @pytest.mark.usefixtures("mujoco_draws")
-@pytest.mark.parametrize(("env", "hidden"), [("HalfCheetah-v5", 1), ("Hopper-v5", 1), ("Ant-v5", 2)])
+@pytest.mark.parametrize(("env", "hidden"), [("HalfCheetah-v5", 1), ("Ant-v5", 2), ("InvertedPendulum-v5", 0)])
 def test_a_recorded_episode_is_drawn_where_the_body_was(env, hidden):
     stage = make_env(env, render=True)
     task: Any = stage.unwrapped
@@ -99,6 +99,8 @@ def test_a_recorded_episode_is_drawn_where_the_body_was(env, hidden):
         drawn.append(task.data.qpos.copy())
     drawn = np.array(drawn)
     assert_allclose(drawn[:, hidden:], expected[:, hidden:], atol=1e-5)
+    if not hidden:
+        return
     # It begins at the origin, and the way is a sum of speeds.
     way = expected[:, :hidden] - expected[:1, :hidden]
     assert np.abs(way).max() > 0.02

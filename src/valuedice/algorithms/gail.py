@@ -134,7 +134,7 @@ class GAIL:
 
     def with_policy(self, state: State, actor: PolicyNet) -> State:
         """The state with this policy in place of its own."""
-        return replace(state, ppo=replace(state.ppo, actor=actor))
+        return replace(state, ppo=replace(state.ppo, actor=self.ppo.held(actor, state.spec)))
 
     def update(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """Trains the discriminator on one rollout, then PPO with the new logits as rewards."""

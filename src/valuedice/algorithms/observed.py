@@ -28,7 +28,7 @@ class Observed:
 
     @classmethod
     def nothing(cls, size: int) -> Observed:
-        """Before the first rollout: observations stay as they are."""
+        """Before the first rollout: observations stay as they are, up to the clip."""
         return cls(jnp.zeros(()), jnp.zeros(size), jnp.ones(size))
 
     @property

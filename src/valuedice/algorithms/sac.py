@@ -161,7 +161,7 @@ class SAC:
         if spec.discrete:
             raise InputError(
                 "SAC, also inside dac and dual-dice, needs continuous actions, but this task has discrete ones; "
-                "choose another task, or imitate with value-dice, bc or gail"
+                "choose another task, imitate with value-dice, bc or gail, or learn from rewards with ppo"
             )
         key, key_actor, *keys = jax.random.split(key, 2 + CRITICS)
         actor = actor_init(key_actor, spec, self.hidden)

@@ -58,9 +58,12 @@ def report(run: Run, options: Any) -> None:
     """The return next to the target, how robust the expert is, and what to do with it."""
     last, final = run.metrics[-1], run.final
     short = last["return_mean"] < options.target_return
+    noisy = last.get("noisy_return")
+    fragile = options.robust and (noisy is None or not is_robust(last["return_mean"], noisy))
+    missed = " (not reached)" if short else " (reached, but not robust)" if fragile else ""
     lines = [
         f"return: {last['return_mean']:.1f} ± {last['return_std']:.1f} after {last['step']:,} steps, "
-        f"target: {options.target_return:g}{' (not reached)' if short else ''}"
+        f"target: {options.target_return:g}{missed}"
     ]
     if final is not None and final.get("noisy_return") is not None:
         lines.append(
@@ -70,7 +73,7 @@ def report(run: Run, options: Any) -> None:
         if not is_robust(final["return_mean"], final["noisy_return"]):
             lines.append("        It loses more than a tenth under noise, so it may be hard to imitate.")
     lines += where_to_look(run)
-    if short:
+    if missed:
         lines.append(f"more:   valuedice expert --resume {pasted(run)} --max-steps {2 * options.steps}")
     name = file_name(options.env)
     lines.append(

@@ -22,7 +22,10 @@ Preset = Annotated[
 ]
 Film = Annotated[
     bool,
-    tyro.conf.arg(help="Film the demonstration beside the policy, into policy.gif; only for tasks of MuJoCo."),
+    tyro.conf.arg(
+        help="Film the demonstration beside the policy, into policy.gif, if the observations of the task show the "
+        "whole body, as in most tasks of MuJoCo. The run without options does so, unless it is quiet."
+    ),
 ]
 FILM_FRAMES = 80
 TRAIN = RunCommand(
@@ -59,16 +62,17 @@ def train_command(args: list[str]) -> int:
     if algorithm is None:
         # With a preset, flags count from there: on resume, a repeated command line gives the stored settings again.
         algorithm = preset_of((name or "value-dice") if stored is None else stored.algorithm, preset)
-    return train_with(TRAIN.parse(args, algorithm, stored))
+    options = TRAIN.parse(args, algorithm, stored)
+    return train_with(options, films=not options.quiet and "--no-film" not in args)
 
 
-def train_with(options: Any) -> int:
-    """Trains, and prints the result."""
+def train_with(options: Any, *, films: bool = False) -> int:
+    """Trains, and prints the result. `films` allows the run without options to film it."""
     acts = options.algorithm.pace is not None
     if options.env is None and options.demos is None and not options.offline:
         first = FIRST_RUNS.get(type(options.algorithm), FIRST_RUN)
         options = replace(options, **{k: v for k, v in first.items() if getattr(options, k) is None})
-        options = replace(options, film=options.film or (first is FIRST_RUN and not options.quiet))
+        options = replace(options, film=options.film or (first is FIRST_RUN and films))
     if options.env is None and not options.offline and acts and options.demos is not None:
         # An algorithm that cannot learn offline is refused here.
         replace(options, steps=None, updates=None).resolved(options.algorithm)
@@ -88,7 +92,8 @@ def film_beside_expert(run: Run) -> list[str]:
     """Films the demonstration and the policy, and says where. A machine that cannot draw still has its policy."""
     from valuedice.envs.film import beside, film, real_time, recording_film, write_film
 
-    env, (demos, _) = run.config.eval_env, load_data(run.config)
+    # Whole episodes, also if the policy learned from some of their rows.
+    env, (demos, _) = run.config.eval_env, load_data(replace(run.config, subsample=1))
     assert run.out is not None
     try:
         if env is None or demos is None:

@@ -40,12 +40,12 @@ def recording_film(episode: Episode, env: EnvRef, every: int = 1) -> Iterator[np
     with closing(make_env(env, render=True)) as made:
         task: Any = made.unwrapped
         parts: dict[str, int] = getattr(task, "observation_structure", {})
-        if sum(parts.get(part, 0) for part in ("qpos", "qvel")) == 0:
+        if not {"qpos", "qvel"} <= parts.keys():
             raise InputError(f"the observations of {name} do not show how to draw a recorded episode")
         check_fit(Demos.from_episodes([episode], name), task_spec(made, name), name)
         made.reset(seed=0)
         # The first coordinates, where the body is in the world, are no part of an observation, but the speed is.
-        hidden, seen, speeds = parts["skipped_qpos"], parts["qpos"], parts["qvel"]
+        hidden, seen, speeds = parts.get("skipped_qpos", 0), parts["qpos"], parts["qvel"]
         place = np.zeros(hidden)
         for number, obs in enumerate(episode.observations.astype(np.float64)):
             velocity = obs[seen : seen + speeds]

@@ -6,7 +6,7 @@ All three have the same methods, so the loop treats them alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -124,7 +124,12 @@ class Collector:
             return [self.stages[number].step(actions[number]) for number in numbers]
 
         others = [] if self.pool is None else [self.pool.submit(share, each) for each in self.shares[1:]]
-        return share(self.shares[0]) + [step for each in others for step in each.result()]
+        try:
+            own = share(self.shares[0])
+        finally:
+            # No environment is closed while a thread steps it.
+            wait(others)
+        return own + [step for each in others for step in each.result()]
 
     def save(self) -> tuple[Arrays, Facts]:
         """The rollout so far, the open episodes and the random generator."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
@@ -55,7 +56,8 @@ class Run:
     """A row for each evaluation, as in `metrics.csv`; of a loaded run, up to its last checkpoint."""
     final: Metrics | None = field(repr=False)
     """The policy that the run ends with, on fresh episodes: `return_mean, return_std, normalized_return, distance,
-    distance_floor, kept, step, updates`. None if the run has not finished."""
+    distance_floor, kept, step, updates`; of an expert also `sampled_return, noisy_return`. None if the run has not
+    finished."""
     _policy: Policy | None = field(repr=False)
     _algorithm: AnyAlgorithm | None
     _state: Any = field(default=None, repr=False)
@@ -306,6 +308,9 @@ def open_actor(
         return Nobody()
     if batches.rollouts is not None:
         threads = config.threads or 1
+        if not algorithm.data.demos:
+            # Such an algorithm normalises by itself, what the policy sees as it is.
+            normalizer = replace(normalizer, clip=inf)
         return Collector(envs, batches.rollouts, batches.spec, normalizer, seed=seed, threads=threads)
     assert batches.replay is not None
     return Explorer(envs[0], batches.replay, batches.spec, normalizer, pace, seed=seed)

@@ -19,8 +19,9 @@ from valuedice.training.json_types import fits
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-FORMAT = 5
-"""1 had no checkpoints; 2 other settings of SAC; 3 stored settings twice; 4 other settings of ValueDICE and BC."""
+FORMAT = 6
+"""1 had no checkpoints; 2 other settings of SAC; 3 stored settings twice; 4 other settings of ValueDICE and BC; 5
+other settings of GAIL, and no `robust`."""
 OBJECT = "object"
 """Marks a setting that was given as a Python object, with its description."""
 
