@@ -12,6 +12,7 @@ from tasks import linear_policy
 from valuedice.envs.make import make_env, task_spec
 from valuedice.policy import Policy
 from valuedice.replay import Replay, Rollouts
+from valuedice.training import acting
 from valuedice.training.acting import Collector, Explorer
 from valuedice.types import Normalizer, Pace, Spec
 
@@ -197,7 +198,7 @@ def test_no_row_leads_from_one_episode_into_another():
     # The policy is asked once for all environments, each of which has a seed of its own.
     assert Watched.asked == [(2, 2)] * 12
     assert envs[0].seeds[0] != envs[1].seeds[0]
-    assert envs[0].seeds[1:] == [None] * 3
+    assert envs[0].seeds[1:] == [None] * 4
 
 
 def walk(threads: int, steps: int) -> tuple[Collector, Any]:
@@ -210,13 +211,20 @@ def walk(threads: int, steps: int) -> tuple[Collector, Any]:
     return collector, collector.rollouts.newest()
 
 
-def test_threads_do_not_change_what_is_collected():
+def test_threads_do_not_change_what_is_collected(monkeypatch):
+    monkeypatch.setattr(acting, "SLOW_STEP", 0.0)
     (alone, rows), (shared, again) = walk(1, 60), walk(2, 60)
     assert [len(share) for share in shared.shares] == [2, 1]
     assert (alone.pool is None, shared.pool is None) == (True, False)
     assert rows.ended.any()
     for one, other in zip(rows, again, strict=True):
         assert_array_equal(one, other)
+
+
+def test_quick_environments_are_stepped_without_threads(monkeypatch):
+    monkeypatch.setattr(acting, "SLOW_STEP", 1e9)
+    monkeypatch.setattr(acting.ThreadPoolExecutor, "submit", None)
+    assert walk(2, 40)[1].ended.any()
 
 
 def test_only_environments_of_mujoco_share_threads():

@@ -5,6 +5,7 @@ All three have the same methods, so the loop treats them alike.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Protocol
@@ -20,6 +21,9 @@ from valuedice.training.stage import Stage, Step
 from valuedice.types import Normalizer, Pace, Spec
 
 Env = gym.Env[Any, Any]
+TRIAL, SLOW_STEP = 16, 5e-5
+"""Rounds that show how long a step takes, and the seconds from which on threads pay: each step hands Python's lock
+over, which takes some microseconds if threads meet, and tens of them if one has to be woken."""
 
 
 class Actor(Part, Protocol):
@@ -82,8 +86,9 @@ class Explorer:
 class Collector:
     """Fills rollouts: steps several environments side by side, with one call of the policy for all of them.
 
-    Each environment begins its next episode when it is next stepped, so no row leads from one episode into another.
-    With several `threads`, MuJoCo's environments share them. The rows do not depend on how many there are.
+    An environment whose episode has ended begins the next one before its next step, so no row leads from one
+    episode into another. With several `threads`, MuJoCo's environments share them if their steps are slow enough to
+    gain from it. The rows do not depend on that.
     """
 
     def __init__(
@@ -104,6 +109,8 @@ class Collector:
         used = min(threads, len(envs)) if all(is_mujoco(env) for env in envs) else 1
         self.shares = np.array_split(np.arange(len(envs)), used)
         self.pool = ThreadPoolExecutor(used - 1) if used > 1 else None
+        self.trial: list[float] = []
+        """Seconds of a step in the first rounds, without threads."""
 
     def step(self, policy: Policy) -> None:
         """One step of each environment, with actions sampled from the policy."""
@@ -119,17 +126,27 @@ class Collector:
 
     def _steps(self, actions: np.ndarray) -> list[Step]:
         """What the environments return for these actions."""
-
-        def share(numbers: np.ndarray) -> list[Step]:
-            return [self.stages[number].step(actions[number]) for number in numbers]
-
-        others = [] if self.pool is None else [self.pool.submit(share, each) for each in self.shares[1:]]
+        if len(self.trial) < TRIAL:
+            begin = time.perf_counter()
+            steps = self._share(range(len(self.stages)), actions)
+            self.trial.append((time.perf_counter() - begin) / len(steps))
+            return steps
+        if self.pool is None or min(self.trial) < SLOW_STEP:
+            return self._share(range(len(self.stages)), actions)
+        others = [self.pool.submit(self._share, share, actions) for share in self.shares[1:]]
         try:
-            own = share(self.shares[0])
+            steps = self._share(self.shares[0], actions)
         finally:
             # No environment is closed while a thread steps it.
             wait(others)
-        return own + [step for each in others for step in each.result()]
+        return steps + [step for each in others for step in each.result()]
+
+    def _share(self, numbers: Sequence[int] | np.ndarray, actions: np.ndarray) -> list[Step]:
+        """Steps some of the environments, and resets those whose episode has ended, because that takes long too."""
+        steps = [self.stages[number].step(actions[number]) for number in numbers]
+        for number in numbers:
+            self.stages[number].begin()
+        return steps
 
     def save(self) -> tuple[Arrays, Facts]:
         """The rollout so far, the open episodes and the random generator."""
