@@ -53,7 +53,7 @@ def test_the_command_of_the_sweep_itself_says_what_to_use_instead(refused, given
         (("small.toml", "--steps", "0"), "--steps is 0"),
         (("small.toml", "--steps", "5"), "5 steps end before the first update"),
         (("small.toml", "--demos", "nowhere"), "no demonstrations of CartPole-v1 in nowhere"),
-        (("paper-1",), "give a folder that holds Walker2d-v5.npz with --demos"),
+        (("unshipped.toml",), "give a folder that holds Acrobot-v1.npz with --demos"),
         (("small.toml", "--jobs", "2", "--ray", "auto"), "--jobs is for this machine"),
         (("small.toml", "--out", "nowhere://x"), "cannot use nowhere://x"),
         (("small.toml", "--out", "small.toml"), "cannot write to"),
@@ -70,6 +70,7 @@ def test_the_command_of_the_sweep_itself_says_what_to_use_instead(refused, given
 def test_bad_input_is_one_line(refused, args, reason):
     suite(Path())
     Path("missing.toml").write_text(SUITE.replace("[tasks.CartPole-v1]", "[tasks.Nope-v0]"))
+    Path("unshipped.toml").write_text('tasks = ["Acrobot-v1"]\nseeds = "0"\n[contestants.bc]\n')
     assert reason.lower() in refused("sweep", *args).lower()
 
 
